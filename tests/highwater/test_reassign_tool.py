@@ -9,16 +9,18 @@ from highwater.admin import reassign_tool
 from highwater.admin.reassign_tool import Command, entries_of
 from highwater.cli.main import run_command_line
 from highwater.errors import UsageError
+from reference.client.commands import RequestReassignment, ops_of, script
 from reference.coordination import admin_paths, paths
 from reference.coordination.api import Create, Data, GetData, SetData
 from reference.types import BrokerId, TopicPartition
-from tests.reference.lab import Lab
+from tests.reference.lab import T0, Lab
 from tests.reference.moving import (
     OAR,
     RAR,
     assigned_replicas,
     broker_ids,
     cluster,
+    fetches_from,
     is_moved_to,
     pending_moves,
     reassign,
@@ -65,6 +67,11 @@ def test_reassign_execute_writes_the_original_replicas() -> None:
     assert pending_moves(lab) == reassignment_of(RAR, OAR)
     assert lines[:3] == ("Current partition replica assignment", "", CURRENT)
     assert lines[-1] == "Successfully started reassignment of partitions."
+    lab = cluster(replicas=(3, 1, 2))
+    lab.is_held = fetches_from(4, 5, 6)
+    run(lab, reassign_tool.execute(entries_of(MOVE, "move.json")))
+
+    assert pending_moves(lab) == reassignment_of(RAR, (3, 1, 2))
 
 
 def test_reassign_generate_proposes_replicas_round_robin() -> None:
@@ -86,10 +93,15 @@ def test_reassign_generate_begins_each_partition_elsewhere() -> None:
     """R-132: partition i begins at broker i mod n of the sorted ones, so that the leaders are spread."""
     lab = cluster()
     write(lab, Create(paths.topic_path("u"), paths.topic_payload((broker_ids(*OAR),) * 3)))
-    lines = run(lab, reassign_tool.generate(("u",), (BrokerId(6), BrokerId(4), BrokerId(5))))
+    lines = run(lab, reassign_tool.generate(("t", "u"), (BrokerId(6), BrokerId(4), BrokerId(5))))
     proposed = entries_of(lines[-1].encode(), "proposed")
 
-    assert [entry.replicas for _, entry in sorted(proposed.items())] == [(4, 5, 6), (5, 6, 4), (6, 4, 5)]
+    assert [(tp, entry.replicas) for tp, entry in sorted(proposed.items())] == [
+        ("t-0", (4, 5, 6)),
+        ("u-0", (4, 5, 6)),
+        ("u-1", (5, 6, 4)),
+        ("u-2", (6, 4, 5)),
+    ]
 
 
 def test_reassign_verify_prints_the_status_of_each_reassignment() -> None:
@@ -101,6 +113,10 @@ def test_reassign_verify_prints_the_status_of_each_reassignment() -> None:
     write(lab, Create(admin_paths.REASSIGN_CANCEL, b""))
     request_extra_move(lab, RAR)
     assert run(lab, command(reassignment_of(RAR)))[1:] == (line + f"is waiting in {admin_paths.REASSIGN_EXTRA}",)
+    both = stuck_move()
+    both.cut_off_from_zk.add(1)  # the controller does not read the second request
+    request_extra_move(both, RAR)
+    assert run(both, command(reassignment_of(RAR)))[1:] == (line + f"is waiting in {admin_paths.REASSIGN_EXTRA}",)
     done = cluster()
     reassign(done)
 
@@ -180,13 +196,22 @@ def test_reassign_execute_extra_adds_to_those_in_flight() -> None:
     assert "existing assignment" in refusal(lab, reassign_tool.execute(reassignment_of((2, 3, 4))))
     run(lab, reassign_tool.execute_extra(reassignment_of((2, 3, 4))))
     lab.is_held = lambda _: False
-
     assert wait_until(lab, lambda: is_moved_to(lab, (2, 3, 4)))
+    waiting = stuck_move()
+    waiting.cut_off_from_zk.add(1)  # the controller does not take it
+    run(waiting, reassign_tool.execute_extra(reassignment_of((2, 3, 4))))
+
+    assert znode_data(waiting, admin_paths.REASSIGN_EXTRA) == (
+        b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,3,4]}]}'
+    )
 
 
 def test_proposal_b_requests_and_verifies_a_reassignment() -> None:
     """R-245, R-249, C-19: waiting as a request, in progress, completed."""
     line = "Reassignment of partition t-0 "
+    (*_, written) = ops_of(script(RequestReassignment(id=1, tp=T0, replicas=broker_ids(*RAR))))  # by another client
+    assert isinstance(written, Create)
+    assert (written.sequential, written.ephemeral) == (True, False)
     cluster_a = cluster()
     (*_, made) = run(cluster_a, reassign_tool.request(reassignment_of(RAR)))
     assert made == f"Successfully submitted {admin_paths.REQUEST}0000000000."
@@ -227,6 +252,10 @@ def test_rollback_file_of_a_move_in_flight_has_old_replicas() -> None:
     assert assigned_replicas(lab) == (*OAR, *RAR)
     lines = run(lab, reassign_tool.request(reassignment_of((4, 5))))
     assert lines[2] == CURRENT
+    legacy = by_requests()
+    hold_fetches_of(legacy, 4, 5, 6)
+    reassign(legacy)
+    assert run(legacy, reassign_tool.request(reassignment_of((4, 5))))[2] == CURRENT
     run(lab, reassign_tool.request(entries_of(lines[2].encode(), "saved.json")))
 
     assert wait_until(lab, lambda: is_moved_to(lab, OAR))
@@ -343,6 +372,25 @@ def test_each_reassign_option_runs_its_command(
 
     assert run_command_line(["admin", "reassign", "--zookeeper", "localhost:1", *options]) == 0
     assert run_ == [command]
+
+
+def test_extra_and_cancel_options_write_lasting_znodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-231, R-233, R-240: what --execute-extra and --cancel submit outlives their sessions with ZooKeeper."""
+    lab = stuck_move()
+    lab.cut_off_from_zk.add(1)  # the controller, which would delete the first
+
+    async def perform(_: str, chosen: Command) -> tuple[str, ...]:
+        return run(lab, chosen)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("highwater.cli.reassign._perform_command", perform)
+    Path("move.json").write_bytes(MOVE)
+    for options in (["--execute-extra", "move.json"], ["--cancel"]):
+        assert run_command_line(["admin", "reassign", "--zookeeper", "localhost:1", *options]) == 0
+    paths_written = ("/admin/reassign_partitions_extra", "/admin/reassign_cancel")
+    znodes, _ = lab.zk.submit(lab.admin, tuple(map(GetData, paths_written)))
+
+    assert [znode.owner for znode in znodes if isinstance(znode, Data)] == [0, 0]
 
 
 @pytest.mark.parametrize(

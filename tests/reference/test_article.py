@@ -46,8 +46,16 @@ def test_follower_leaves_the_isr_when_it_stops_fetching(variant: object) -> None
     lab.is_held = carries(Fetch, sender="b2")
     lab.produce(1, "x")
     lab.wait(9000)
-
     assert lab.isr() == [1]
+    lab = Lab(3, variant=variant)  # type: ignore[arg-type]
+    lab.wait(3000)
+    lab.is_held = carries(Fetch, sender="b3")  # it never fetches from the next leader
+    crash_and_expire(lab, 1)
+    assert (lab.leader(), lab.isr()) == (2, [2, 3])
+    lab.produce(2, "x")
+    lab.wait(9000)
+
+    assert lab.isr() == [2]
 
 
 def _lagging_behind(rule: str) -> Lab:
@@ -95,10 +103,15 @@ def test_new_leader_gives_its_followers_the_whole_lag_time() -> None:
     lab.wait(10_000)
     lab.is_held = carries(Fetch)
     crash_and_expire(lab, 1)
-    lab.handle_event(lab.leader(), TimerFired("isr"))
+    leader = lab.leader()
+    lab.handle_event(leader, TimerFired("isr"))
+    lab.settle()
+    at_first = lab.isr()
+    lab.now += lab.configs[leader].replica_lag_time_max_ms
+    lab.handle_event(leader, TimerFired("isr"))
     lab.settle()
 
-    assert lab.isr() == [2, 3]
+    assert at_first == lab.isr() == [2, 3]
 
 
 @pytest.mark.parametrize(("rule", "isr"), [("last_fetch", [1]), ("caught_up", [1, 2])])
@@ -151,10 +164,11 @@ def test_follower_fetch_acks_written_or_flushed_offset_by_config(before_ack: boo
     lab.flushing = False
     lab.produce(1, "x")
     lab.settle()
+    at_once = acknowledged(lab)
     lab.wait(600)
 
     assert lab.values(2) == ["x"]
-    assert acknowledged(lab) == ([] if before_ack else [1])
+    assert at_once == acknowledged(lab) == ([] if before_ack else [1])
 
 
 class Unflushed(Lab):
@@ -173,8 +187,11 @@ def test_acks_decide_which_replicas_a_produce_waits_for(acks: int, answered: lis
     lab.is_held = carries(receiver="b3")
     lab.produce(1, "x", acks=acks)
     lab.settle()
+    at_once = acknowledged(lab)
+    lab.wait(1500)  # longer than the producer's timeout
+    answers = [reply for reply in lab.client_replies if isinstance(reply, ProduceReply)]
 
-    assert acknowledged(lab) == answered
+    assert (at_once, len(answers)) == (answered, 0 if acks == 0 else 1)
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)])
@@ -207,6 +224,19 @@ def test_dead_isr_is_waited_for_or_replaced_by_config(unclean: bool, early: list
     lab.settle()
 
     assert (leaders_before, lab.leaders()) == (early, early or [1])
+
+
+@pytest.mark.parametrize(("unclean", "leaders"), [(False, []), (True, [3])], ids=["wait", "any"])
+def test_leaderless_partition_takes_a_replica_that_returns(unclean: bool, leaders: list[int]) -> None:
+    """R-145: nobody leads, and the first replica that returns was not in the ISR."""
+    lab = Lab(3, variant=replace(SAFE, unclean_election=unclean), replicas=(2, 3))
+    for i in (3, 2):
+        crash_and_expire(lab, i)
+    assert (lab.state().leader, lab.isr()) == (None, [2])
+    lab.start(3)
+    lab.settle()
+
+    assert lab.leaders() == leaders
 
 
 def test_lagging_follower_fetches_many_batches_at_once() -> None:
@@ -261,6 +291,32 @@ def test_failover_writes_the_whole_partition_state_conditionally() -> None:
     assert (after.leader, [member.broker for member in after.isr]) == (lab.leader(), [2, 3])
     assert (after.leader_epoch, after.controller_epoch) == (before.leader_epoch + 1, before.controller_epoch + 1)
     assert after.zk_version == before.zk_version + 1
+    lab = Lab(2, replicas=(2,))
+    crash_and_expire(lab, 2)
+    offline = lab.state()
+    lab.start(2)
+    lab.settle()
+    again = lab.state()
+
+    assert (offline.leader, again.leader) == (None, 2)
+    assert (again.leader_epoch, again.zk_version) == (offline.leader_epoch + 1, offline.zk_version + 1)
+
+
+def test_failover_of_a_follower_names_its_controller() -> None:
+    """R-155: the leader stays, and the epoch is that of the controller that takes the follower out of the ISR."""
+    lab = Lab(4, replicas=(2, 3, 4), start=False)
+    for i in lab.ids:
+        lab.start(i)
+        lab.settle()
+    lab.wait(3000)
+    before = lab.state()
+    crash_and_expire(lab, 1)  # the controller
+    lab.wait(3000)
+    crash_and_expire(lab, next(i for i in lab.followers() if lab.nodes[i].state.controller.step != "active"))
+    after = lab.state()
+
+    assert (after.leader, len(after.isr)) == (before.leader, 2)
+    assert after.controller_epoch == before.controller_epoch + 1
 
 
 # --- configuration ---------------------------------------------------------------------------------------------------------

@@ -7,15 +7,19 @@ from reference.coordination import paths
 from reference.errors import ErrorCode
 from reference.events import Received, ShutDown
 from reference.messages import (
+    Fetch,
+    IsrChange,
     IsrChangeReply,
+    IsrProposal,
+    LeaderAndIsr,
     Metadata,
     MetadataHeartbeat,
     MetadataHeartbeatReply,
     MetadataReply,
     UpdateMetadata,
 )
-from reference.types import Address, BrokerId, BrokerState, Incarnation, Millis
-from tests.reference.lab import Lab, carries
+from reference.types import Address, BrokerId, BrokerState, Incarnation, Millis, TopicPartition
+from tests.reference.lab import T0, Lab, carries
 from tests.reference.recorded import settled_cluster, shrink
 from tests.reference.test_heartbeats import (
     ACTIVE,
@@ -31,7 +35,7 @@ from tests.reference.test_heartbeats import (
     send_heartbeat,
     state_of,
 )
-from tests.reference.v3 import crash_and_expire
+from tests.reference.v3 import add_topic, crash_and_expire
 
 # --- the broker --------------------------------------------------------------------------------------------------------------
 
@@ -60,9 +64,27 @@ def test_broker_that_nobody_answered_is_initial() -> None:
     assert (before, lab.nodes[1].state.broker.membership.state) == (BrokerState.INITIAL, INACTIVE)
 
 
+def test_broker_that_is_refused_at_first_is_fenced() -> None:
+    """R-190: the answer to its first heartbeat says that its registration is over."""
+    lab = Lab(1, start=False)
+    lab.is_held = carries(MetadataHeartbeat, MetadataHeartbeatReply)
+    lab.start(1)
+    lab.settle()
+    membership = lab.nodes[1].state.broker.membership
+    assert membership.state is BrokerState.INITIAL
+    refusal = MetadataHeartbeatReply(membership.outstanding, ErrorCode.INVALID_INCARNATION_ID, "over", INACTIVE)
+    lab.handle_event(1, Received(Address("b1"), refusal))
+
+    assert is_fenced(lab, 1)
+
+
 def test_broker_sends_heartbeats_all_the_time() -> None:
     """R-185: periodically, so neither the controller nor the broker itself runs into a timeout."""
     lab = cluster_in_sync()
+    hold_heartbeats(lab, 3)
+    lab.wait(2000)
+    lab.drop(lab.is_held)  # one is lost
+    lab.is_held = lambda _: False
     lab.wait(30_000)
 
     assert [note.kind for _, note in lab.notes if note.kind == "fenced"] == []
@@ -208,6 +230,19 @@ def test_restarted_broker_is_told_everything_again() -> None:
     lab.settle()
 
     assert [message.full for _, to, message in lab.in_flight if to == "b3" and isinstance(message, UpdateMetadata)] == [True]
+    lab = cluster_in_sync()
+    lab.is_held = carries(Fetch, sender="b3")
+    lab.produce(1, "x")
+    lab.wait(9000)
+    assert lab.isr() == [1, 2]  # nobody is elected when b3 is back
+    lab.crash(3)
+    lab.zk.expire(lab.sessions[3])
+    lab.is_held = carries(LeaderAndIsr, receiver="b3")
+    lab.start(3)
+    lab.settle()
+
+    commands = [message for _, to, message in lab.in_flight if to == "b3" and isinstance(message, LeaderAndIsr)]
+    assert [state.tp for command in commands for state in command.states] == [T0]
 
 
 def test_adopted_registration_ends_the_one_before() -> None:
@@ -233,6 +268,18 @@ def test_isr_change_is_answered_after_the_write() -> None:
     answers = [[result.error for result in message.results] for _, _, message in lab.sent(IsrChangeReply)]
 
     assert (early, answers, lab.isr()) == ([], [[ErrorCode.NONE]], [2, 3])
+    lab = settled_cluster("safe")
+    add_topic(lab, "u", 2, 3)
+    lab.delays_write = lambda i, _: i == 1
+    for n, tp in enumerate((T0, TopicPartition("u-0"))):  # two requests of one broker, about two partitions
+        state = lab.state(tp)
+        proposal = IsrProposal(tp, state.leader_epoch, state.isr[:2], state.zk_version)
+        asked = IsrChange(n, BrokerId(2), incarnation_of(lab, 2), (proposal,))
+        lab.handle_event(1, Received(Address("c9"), asked))
+    lab.release_writes()
+
+    replies = [reply for reply in lab.client_replies if isinstance(reply, IsrChangeReply)]
+    assert [(reply.correlation, reply.results[0].error) for reply in replies] == [(0, ErrorCode.NONE), (1, ErrorCode.NONE)]
 
 
 # --- brokers with an older protocol ------------------------------------------------------------------------------------------

@@ -111,6 +111,13 @@ def test_legacy_or_fenced_broker_shuts_down_at_once() -> None:
     lab = cluster_in_sync("no-heartbeat")
     lab.handle_event(2, ShutDown())
     assert 2 not in lab.nodes
+    lab = Lab(3, start=False)
+    lab.configs[2] = replace(lab.configs[2], inter_broker_protocol="legacy")
+    for i in lab.ids:
+        lab.start(i)
+        lab.settle()
+    lab.handle_event(2, ShutDown())
+    assert 2 not in lab.nodes
     lab = cluster_in_sync()
     lab.is_held = carries(MetadataHeartbeat, sender="b2")
     lab.wait(10_000)

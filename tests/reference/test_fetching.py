@@ -355,3 +355,18 @@ def test_flushed_record_of_the_whole_isr_is_acknowledged() -> None:
     lab.wait(600)
 
     assert (lab.partition(1).hw, acknowledged(lab)) == (1, [7])
+
+
+def test_leader_counts_no_record_written_after_its_flush_began() -> None:
+    """R-134: the flush that makes "x" durable says nothing about "y", which was appended while it ran."""
+    lab = Lab(1, before_ack=True)
+    lab.wait(3000)
+    lab.held_flushes = True
+    lab.produce(1, "x", correlation=7)
+    lab.produce(1, "y", correlation=8)
+    before = lab.partition(1).hw
+    (flush,) = lab.flushes
+    lab.flushes.clear()
+    lab.handle_event(*flush)
+
+    assert (before, lab.partition(1).hw, acknowledged(lab)) == (0, 1, [7])

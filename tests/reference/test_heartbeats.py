@@ -9,7 +9,7 @@ from reference.controller.context import BrokerList, Controller
 from reference.coordination import paths
 from reference.coordination.api import Children, Data, GetData, SetData
 from reference.errors import ErrorCode
-from reference.events import Received, ZkReplied, ZkWatch
+from reference.events import Received, ZkReplied, ZkState, ZkWatch
 from reference.messages import (
     AnyMessage,
     EpochEnd,
@@ -33,6 +33,7 @@ from reference.messages import (
 from reference.replica.partition import Follower, Leader
 from reference.types import NO_EPOCH, NO_INCARNATION, Address, BrokerId, BrokerState, Incarnation, LeaderEpoch, Millis, Offset
 from tests.reference.lab import T0, Lab, carries
+from tests.reference.v3 import crash_and_expire
 
 INACTIVE, ACTIVE, STOPPING = BrokerState.INACTIVE, BrokerState.ACTIVE, BrokerState.STOPPING
 CLIENT = Address("c1")
@@ -363,6 +364,11 @@ def test_heartbeat_of_an_earlier_registration_is_refused() -> None:
 
     assert (reply.error, reply.current_state) == (ErrorCode.INVALID_INCARNATION_ID, INACTIVE)
     assert reply.error_string is not None
+    over = incarnation_of(lab, 3)
+    crash_and_expire(lab, 3)
+    late = send_heartbeat(lab, 1, MetadataHeartbeat(6, BrokerId(3), Incarnation(over - 1), ACTIVE))
+
+    assert late.error is ErrorCode.INVALID_INCARNATION_ID
 
 
 def test_heartbeat_of_a_later_registration_is_accepted_at_once() -> None:
@@ -418,6 +424,13 @@ def test_heartbeat_sets_the_target_and_returns_the_actual_state() -> None:
     ]
 
     assert [answer.current_state for answer in answers] == [ACTIVE, STOPPING, STOPPING]
+    lab = cluster_in_sync()
+    hold_heartbeats(lab, 3)
+    lab.wait(7000)
+    assert state_of(lab, 3) is INACTIVE
+    stopped = send_heartbeat(lab, 1, MetadataHeartbeat(9, me, incarnation_of(lab, 3), STOPPING))
+
+    assert stopped.current_state is STOPPING
 
 
 @pytest.mark.parametrize(("broker", "target"), [(-1, ACTIVE), (2, BrokerState.INITIAL), (2, INACTIVE)])
@@ -431,13 +444,14 @@ def test_invalid_heartbeat_is_refused(broker: int, target: BrokerState) -> None:
 
 
 def test_non_controller_refuses_heartbeats() -> None:
-    """R-185: the broker then sends its heartbeat to the actual controller."""
+    """R-185: the broker then sends its heartbeat to the actual controller; b1 was it, and its session is over."""
     lab = cluster_in_sync()
+    heartbeat = MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), ACTIVE)
+    assert send_heartbeat(lab, 2, heartbeat).error is ErrorCode.NOT_CONTROLLER
+    lab.cut_off_from_zk.add(1)
+    lab.handle_event(1, ZkState("expired"))
 
-    assert (
-        send_heartbeat(lab, 2, MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), ACTIVE)).error
-        is ErrorCode.NOT_CONTROLLER
-    )
+    assert send_heartbeat(lab, 1, heartbeat).error is ErrorCode.NOT_CONTROLLER
 
 
 def test_brokers_send_heartbeats_to_a_new_controller_at_once() -> None:
@@ -501,11 +515,17 @@ def mixed_version_cluster(*legacy: int) -> Lab:
 
 
 def test_registration_version_tells_if_a_broker_heartbeats() -> None:
-    """R-206: BrokerInfo version 5 with heartbeats, version 4 without."""
+    """R-206: BrokerInfo version 5 with heartbeats, also in KIP-343's own layouts, version 4 without."""
     lab = mixed_version_cluster(3)
     answers, _ = lab.zk.submit(lab.admin, tuple(GetData(paths.broker_path(BrokerId(i))) for i in lab.ids))
 
     assert [b'"version":5' in a.data for a in answers if isinstance(a, Data)] == [True, True, False]
+    lab = Lab(1, start=False)
+    lab.configs[1] = replace(lab.configs[1], inter_broker_protocol="kip343_v0")
+    lab.start(1)
+    (znode,), _ = lab.zk.submit(lab.admin, (GetData(paths.broker_path(BrokerId(1))),))
+    assert isinstance(znode, Data)
+    assert b'"version":5' in znode.data
 
 
 def test_legacy_broker_is_always_active_and_never_fenced() -> None:

@@ -8,13 +8,13 @@ from reference.coordination import paths
 from reference.coordination.api import Create, SetData
 from reference.effects import AnyEffect, Send, ZkRequest
 from reference.errors import ErrorCode
-from reference.events import Received
+from reference.events import Received, ZkState
 from reference.machine import Turn
 from reference.messages import IsrChange, IsrChangeReply, IsrResult, ProduceReply
 from reference.replica import isr
 from reference.replica import leader as role
 from reference.replica.partition import Leader, brokers_of
-from reference.types import NO_INCARNATION, Address, BrokerId, Incarnation, TopicPartition, ZkVersion
+from reference.types import NO_INCARNATION, NO_ZK_VERSION, Address, BrokerId, Incarnation, TopicPartition, ZkVersion
 from tests.reference.interrupted import Interrupted
 from tests.reference.isr_changes import (
     ELSEWHERE,
@@ -28,9 +28,9 @@ from tests.reference.isr_changes import (
     shrink,
     turn_of,
 )
-from tests.reference.lab import T0, Lab
+from tests.reference.lab import T0, Lab, carries
 from tests.reference.moving import write
-from tests.reference.recorded import leader_of
+from tests.reference.recorded import leader_of, settled_cluster
 
 
 def brokers_that_write_state(variant: str, *, legacy: tuple[int, ...] = ()) -> set[int]:
@@ -58,6 +58,16 @@ def brokers_that_write_state(variant: str, *, legacy: tuple[int, ...] = ()) -> s
 def test_isr_change_is_written_by_controller_or_leader() -> None:
     """R-192, C-24: isr.change.via selects the writer; R-065: the controller writes the ISR that the leader chose."""
     assert brokers_that_write_state("safe") == {1}
+    lab = settled_cluster("safe")
+    lab.is_held = carries(IsrChange)
+    shrink(lab, 4)
+    change = leader_of(lab).change
+    assert change is not None
+    refusal = IsrChangeReply(change.request, ErrorCode.NOT_CONTROLLER)
+    lab.handle_event(2, Received(Address("b1"), refusal))
+    lab.clear_record()
+    lab.handle_event(2, ZkState("connected", lab.sessions[2]))  # it reads nothing back either
+    assert (change.step, lab.log) == ("lost", [])
     assert brokers_that_write_state("isr-via-zookeeper") == {2}
 
 
@@ -150,6 +160,10 @@ def test_each_partition_of_an_isr_change_has_its_own_result() -> None:
 
     assert [result.error for result in reply.results] == [ErrorCode.NONE] * 2
     assert [result.state.tp for result in reply.results if result.state is not None] == [T0, second_tp]
+    unknown = replace(isr_proposal(lab, 2), tp=TopicPartition("nowhere-0"))
+    mixed = request_isr_change(lab, unknown, isr_proposal(lab, 2))
+
+    assert [result.error for result in mixed.results] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
 
 
 def test_isr_change_sent_to_a_non_controller_gets_not_controller() -> None:
@@ -157,7 +171,14 @@ def test_isr_change_sent_to_a_non_controller_gets_not_controller() -> None:
     lab = cluster_in_sync()
     lab.handle_event(3, Received(ELSEWHERE, IsrChange(5, BrokerId(2), Incarnation(1), (isr_proposal(lab, 2),))))
 
-    assert lab.client_replies[-1] == IsrChangeReply(5, ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+    refusal = IsrChangeReply(5, ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+    assert lab.client_replies[-1] == refusal
+    lab.client_replies.clear()
+    lab.cut_off_from_zk.add(1)
+    lab.handle_event(1, ZkState("expired"))  # it was the controller
+    lab.handle_event(1, Received(ELSEWHERE, IsrChange(5, BrokerId(2), Incarnation(1), ())))
+
+    assert lab.client_replies == [refusal]
 
 
 def test_resigning_controller_drops_pending_isr_changes() -> None:
@@ -167,8 +188,11 @@ def test_resigning_controller_drops_pending_isr_changes() -> None:
     lab.cut_off_from_zk.add(1)
     shrink(lab, 4)
     lab.deliver(is_change)
+    other = IsrChange(5, BrokerId(2), lab.nodes[2].state.broker.incarnation, (isr_proposal(lab, 2, 3),))
+    lab.handle_event(1, Received(ELSEWHERE, other))
     lab.cut_off_from_zk.remove(1)
     lab.expire(1)
+    assert lab.client_replies[-1] == IsrChangeReply(5, ErrorCode.NOT_CONTROLLER, "controller no more")
     assert [message.error for _, _, message in lab.in_flight if isinstance(message, IsrChangeReply)] == [ErrorCode.NOT_CONTROLLER]
     lab.deliver(is_reply)
 
@@ -206,6 +230,21 @@ def test_isr_change_of_a_non_leader_is_refused() -> None:
         request_isr_change(lab, isr_proposal(lab, 2, epoch=lab.state().leader_epoch - 1)).results[0].error
         is ErrorCode.FENCED_LEADER_EPOCH
     )
+    in_old_layout = replace(isr_proposal(lab, 2, epoch=lab.state().leader_epoch - 1), zk_version=NO_ZK_VERSION)
+    assert request_isr_change(lab, in_old_layout).results[0].error is ErrorCode.FENCED_LEADER_EPOCH
+    for i in (3, 4, 2):
+        lab.crash(i)
+        lab.expire(i)
+        lab.settle()
+    lab.start(4)
+    lab.settle()
+    assert lab.state().leader is None
+    lab.handle_event(
+        1, Received(ELSEWHERE, IsrChange(6, BrokerId(4), lab.nodes[4].state.broker.incarnation, (isr_proposal(lab, 4),)))
+    )
+    leaderless = lab.client_replies[-1]
+    assert isinstance(leaderless, IsrChangeReply)
+    assert leaderless.results[0].error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize("members", [(), (3, 4), (2, 2), (1, 2)])

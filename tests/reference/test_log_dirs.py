@@ -44,7 +44,7 @@ from tests.reference.failing_dirs import (
     error_of_produce,
     restart,
 )
-from tests.reference.lab import T0, Envelope, carries
+from tests.reference.lab import T0, Envelope, Lab, carries
 from tests.reference.v3 import crash_and_expire
 
 # --- a directory fails --------------------------------------------------------------------------------------------------------
@@ -60,6 +60,16 @@ def test_broker_serves_good_dirs_while_another_is_bad() -> None:
     assert lab.halted == {}
     assert list(lab.nodes[1].state.broker.partitions) == [U0]
     assert isinstance(lab.nodes[1].state.broker.partitions[U0].role, Leader)
+    lab = Lab(1, before_ack=True, log_dirs=2)
+    lab.wait(3000)
+    create_topic(lab, "u", 1)
+    lab.held_flushes = True
+    lab.produce(1, "x", correlation=7)
+    break_dir(lab, 1, 1)  # while the good directory is flushed
+    lab.release_flushes()
+    lab.settle()
+
+    assert [(r.correlation, r.error) for r in lab.client_replies if isinstance(r, ProduceReply)] == [(7, ErrorCode.NONE)]
 
 
 def test_broker_goes_on_though_a_bad_dir_fails_again() -> None:
@@ -111,6 +121,9 @@ def test_dir_stays_bad_after_its_first_failed_access() -> None:
     assert bad_dirs(lab, 2) == (0,)
     lab.disks[2].dirs[0].bad = False
     lab.wait(10_000)
+    lab.expire(2)  # another session of the same process
+    lab.wait(3000)
+    assert bad_dirs(lab, 2) == (0,)
     create_topic(lab, "u", 1, 2, 3)
 
     assert list(lab.nodes[2].state.broker.partitions) == [U0]
@@ -158,6 +171,11 @@ def test_new_replica_goes_to_the_emptiest_good_dir() -> None:
         create_topic(lab, name, 1, 2, 3)
 
     assert [sorted(directory.logs) for directory in lab.disks[1].dirs] == [["t-0"], ["u-0", "w-0"], ["v-0"]]
+    break_dir(lab, 1, 1)
+    create_topic(lab, "x", 1, 2, 3)
+    create_topic(lab, "y", 1, 2, 3)
+
+    assert sorted(lab.disks[1].dirs[2].logs) == ["v-0", "x-0", "y-0"]
 
 
 def test_parked_produce_gets_storage_error_when_dir_fails() -> None:
@@ -202,6 +220,10 @@ def test_offline_replica_answers_with_storage_error() -> None:
     ]
     assert [(reply.correlation, reply.error) for reply in answered] == [(1, EIO), (2, EIO), (3, EIO), (4, EIO)]
     assert error_of_command(lab, 1, T0, new=False, epoch=9) is EIO
+    alone = cluster_with_dirs(brokers=1)
+    alone.cut_off_from_zk.add(1)
+    break_dir(alone, 1)  # it was the only member of the ISR
+    assert error_of_produce(alone, 1, "x", 1) is EIO
 
 
 def test_fetcher_of_an_offline_replica_stops_alone() -> None:
@@ -218,6 +240,19 @@ def test_fetcher_of_an_offline_replica_stops_alone() -> None:
     assert f"fetch:{T0}" not in lab.timers[2]
     assert isinstance(lab.nodes[2].state.broker.partitions[U0].role, Follower)
     assert [b.values for b in lab.disks[2].dirs[1].logs[U0]] == [("y",)]
+    lab = cluster_with_dirs()
+    lab.cut_off_from_zk.add(3)
+    lab.disks[3].dirs[1].bad = True
+    node, other = lab.nodes[3].state.broker, TopicPartition("v-0")
+    states = tuple(
+        replace(lab.state(), tp=tp, leader_epoch=LeaderEpoch(0), replicas=(BrokerId(1), BrokerId(3))) for tp in (U0, other)
+    )
+    command = LeaderAndIsr(
+        77, BrokerId(1), node.controller_epoch, node.incarnation, init=False, states=states, new=(U0, other), number=99
+    )
+    lab.handle_event(3, Received(Address("b1"), command))  # only the first of the two new replicas is in the bad directory
+
+    assert (list(node.offline), f"fetch:{other}" in lab.timers[3]) == ([U0], True)
 
 
 def test_leader_with_a_bad_dir_shrinks_other_isrs() -> None:
@@ -278,6 +313,15 @@ def test_stopped_offline_replica_stays_offline() -> None:
 
         assert reply.errors == ((T0, EIO),)
         assert error_of_command(lab, 1, T0, new=True, epoch=9) is expected
+    lab = cluster_with_dirs()
+    lab.cut_off_from_zk.add(1)
+    lab.handle_event(1, DirFailed(0, "EIO"))
+    lab.in_flight.clear()
+    stop = replace(stop, broker_incarnation=lab.nodes[1].state.broker.incarnation)
+    stop = replace(stop, partitions=(StopPartition(T0, LeaderEpoch(99), delete=False),))
+    lab.handle_event(1, Received(Address("b2"), stop))
+
+    assert [m.errors for _, _, m in lab.in_flight if isinstance(m, StopReplicaReply)] == [((T0, EIO),)]
 
 
 def test_bad_dir_keeps_its_checkpoint() -> None:
@@ -350,6 +394,8 @@ def test_broker_with_a_bad_dir_creates_only_new_replicas() -> None:
     assert error_of_command(lab, 3, TopicPartition("w-0"), new=False) is EIO
     assert error_of_command(lab, 3, U0, new=True) is ErrorCode.NONE
     assert list(lab.disks[3].dirs[1].logs) == [U0]
+    led = create_topic(lab, "v", 3, 1)  # its leader's replica is new, too
+    assert sorted(lab.disks[3].dirs[1].logs) == [U0, led]
 
 
 @pytest.mark.parametrize(("new", "error"), [(False, EIO), (True, ErrorCode.NONE)])
@@ -398,6 +444,12 @@ def test_replica_is_marked_new_until_its_broker_answers() -> None:
 
     assert again
     assert set(again) == {(U0,)}
+    controller = next(n.state.controller for n in lab.nodes.values() if n.state.controller.step == "active")
+    assert [queued.new for queued in controller.channels] == [(), (), ()]
+    lab = cluster_with_dirs()
+    lab.cut_off_from_zk.add(3)
+    lab.disks[3].dirs[1].bad = True  # the answer of b3 has an error
+    create_topic(lab, "u", 1, 2, 3)
     controller = next(n.state.controller for n in lab.nodes.values() if n.state.controller.step == "active")
     assert [queued.new for queued in controller.channels] == [(), (), ()]
 

@@ -67,7 +67,7 @@ def test_broker_repeats_its_dir_notification_until_written() -> None:
 
     assert notification(lab, 1) == "none"
     (name,) = dir_notifications(lab)
-    assert name.removeprefix("log_dir_event_").isdigit()  # the number of a sequential znode
+    assert name == "log_dir_event_0000000000"  # with the number of a sequential znode
     (answer,), _ = lab.zk.submit(lab.admin, (GetData(f"{paths.LOG_DIR_EVENTS}/{name}"),))
     assert isinstance(answer, Data)
     assert answer.data == b'{"version":1,"broker":1,"event":1}'
@@ -123,7 +123,11 @@ def test_failed_dir_of_a_leader_moves_the_leadership() -> None:
     """R-294, R-300: the controller reads and deletes the notification, asks, elects, shrinks the ISR and updates all brokers."""
     lab = cluster_with_dirs()
     assert error_of_produce(lab, 1, "x", 1) is ErrorCode.NONE
+    create_topic(lab, "u", 1, 2, 3)  # in the good directory
     break_dir(lab, 1)
+    _, fired = lab.zk.submit(lab.admin, (Create(paths.LOG_DIR_EVENT, b"{", sequential=True),))
+    lab.deliver_watches(fired)
+    lab.settle()
 
     assert dir_notifications(lab) == ()
     assert lab.leader() in lab.isr() == [2, 3]
@@ -176,6 +180,15 @@ def test_new_controller_asks_all_brokers_for_offline_replicas() -> None:
         lab.wait(3000)
 
         assert lab.state().leader == leader
+    lab = Lab(4, replicas=(2, 3, 4), log_dirs=2)
+    lab.wait(3000)
+    lab.crash(1)
+    lab.crash(2)
+    lab.zk.expire(lab.sessions[2])  # the leader is gone before there is a new controller
+    lab.expire(1)
+    lab.settle()
+
+    assert lab.state().leader == 3
 
 
 def test_deposed_controller_deletes_no_dir_notification() -> None:

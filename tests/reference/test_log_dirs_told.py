@@ -9,12 +9,13 @@ import pytest
 
 from reference.coordination import paths
 from reference.coordination.api import Create, Data, Delete, GetChildren, GetData, SetData
-from reference.effects import Send
+from reference.effects import AnyEffect, Send, ZkRequest
 from reference.errors import ErrorCode
 from reference.events import Received
 from reference.messages import LeaderAndIsr, Metadata, MetadataReply, PartitionState, UpdateMetadata
 from reference.replica.partition import brokers_of
 from reference.types import Address, BrokerId, TopicPartition
+from server.wire.clients.metadata import _topic_in_response
 from tests.reference.failing_dirs import (
     U0,
     break_dir,
@@ -25,7 +26,7 @@ from tests.reference.failing_dirs import (
     restart,
 )
 from tests.reference.interrupted import Interrupted
-from tests.reference.lab import T0, Envelope, Lab
+from tests.reference.lab import T0, Envelope, Lab, carries
 from tests.reference.moving import cluster, fetches_from, write
 from tests.reference.recorded import STATE, Recorded, leader_of, settled_cluster
 from tests.reference.v3 import crash_and_expire
@@ -81,6 +82,19 @@ def test_failed_dir_of_a_leader_takes_the_steps_of_kip_112() -> None:
         f"command {leader} leads 3,4: b2 b3 b4",
         f"metadata {leader} leads 3,4, offline 2: b1 b2 b3 b4",
     ]
+    lab = settled_cluster("safe", log_dirs=2)
+    perform = lab._perform
+    deletions: list[AnyEffect] = []
+
+    def hold_deletions(i: int, effect: AnyEffect) -> str | None:
+        if isinstance(effect, ZkRequest) and any(isinstance(op, Delete) for op in effect.ops):
+            deletions.append(effect)
+            return None
+        return perform(i, effect)
+
+    lab._perform = hold_deletions  # type: ignore[method-assign]  # ZooKeeper does not answer them
+    break_dir(lab, 2)
+    assert (len(deletions), lab.sent(LeaderAndIsr)) == (1, [])
 
 
 def test_leader_hears_that_a_follower_lost_its_directory() -> None:
@@ -111,7 +125,7 @@ def test_broker_answers_for_every_replica_in_the_directory() -> None:
     """R-300: the controller asks for all partitions of that broker; those of its good directory stay."""
     lab = cluster_with_dirs()
     create_topic(lab, "u", 1, 2, 3)
-    create_topic(lab, "v", 1, 2, 3)
+    create_topic(lab, "v", 2, 1, 3)  # it follows there
     break_dir(lab, 1)
 
     states = {tp: lab.nodes[3].state.broker.metadata[tp] for tp in (T0, U0, V0)}
@@ -224,7 +238,7 @@ def test_every_broker_tells_of_a_replica_on_a_dead_broker() -> None:
 
 
 def test_controller_learns_of_bad_replicas_from_a_new_broker() -> None:
-    """R-301: b3 starts with a bad directory. It is told its partitions, and its answer alone says that one is offline."""
+    """R-301, R-304: b3 starts with a bad directory. It is told its partitions, and its answer alone says that one is offline."""
     lab = cluster_with_dirs()
     create_topic(lab, "u", 1, 2, 3)
     lab.disks[3].dirs[0].bad = True
@@ -233,6 +247,15 @@ def test_controller_learns_of_bad_replicas_from_a_new_broker() -> None:
     assert (dir_notifications(lab), 3 in lab.nodes) == ((), True)
     assert offline_seen(lab) == dict.fromkeys(lab.ids, (3,))
     assert offline_seen(lab, U0) == dict.fromkeys(lab.ids, ())
+    lab = Lab(4, replicas=(2, 3), log_dirs=2)
+    lab.wait(3000)
+    for i in (3, 2):
+        crash_and_expire(lab, i)
+    lab.disks[3].dirs[0].bad = True
+    lab.start(3)
+    lab.settle()
+
+    assert (lab.state().leader, offline_seen(lab)) == (None, dict.fromkeys((1, 3, 4), (2, 3)))
 
 
 def test_offline_replicas_are_listed_without_a_leader_too() -> None:
@@ -243,6 +266,10 @@ def test_offline_replicas_are_listed_without_a_leader_too() -> None:
         crash_and_expire(lab, i)
 
     assert offline_seen(lab) == {1: (2, 3), 4: (2, 3)}
+    reply = lab.client_replies[-1]
+    assert isinstance(reply, MetadataReply)
+    (partition,) = _topic_in_response("t", list(reply.states), reply.brokers).partitions
+    assert (partition.leader_id, partition.offline_replicas) == (-1, (2, 3))
 
 
 def test_new_replica_is_offline_if_its_creation_fails() -> None:
@@ -269,6 +296,9 @@ def test_new_controller_asks_every_broker_for_its_partitions() -> None:
         (2, "b4", True),
     }
     assert lab.state_writes() == []
+    lab = settled_cluster("safe", brokers=5)  # b5 has no replica
+    crash_and_expire(lab, 1)
+    assert {to for _, to, message in lab.sent(LeaderAndIsr) if message.init} == {"b2", "b3", "b4", "b5"}
 
 
 def test_new_controller_marks_only_new_replicas() -> None:
@@ -311,3 +341,13 @@ def test_repaired_broker_is_told_that_its_replicas_are_old() -> None:
 
     assert set(new_placements) == {()}
     assert (lab.isr(), lab.values(3)) == ([1, 2, 3], ["x"])
+    new_placements.clear()
+    lab.is_held = carries(LeaderAndIsr, receiver="b3")
+    create_topic(lab, "u", 1, 2, 3)
+    lab.crash(3)  # it was told that u-0 is new, and has not answered
+    lab.zk.expire(lab.sessions[3])
+    lab.is_held = watching
+    lab.start(3)
+    lab.settle()
+
+    assert set(new_placements) == {()}

@@ -22,7 +22,7 @@ from reference.messages import (
 from reference.replica.partition import Follower, brokers_of
 from reference.types import Address, BrokerId, topic_of, topic_partition
 from tests.reference.lab import T0, carries
-from tests.reference.moving import reassign, reassignment_of, write
+from tests.reference.moving import reassign, reassignment_of, request_rollback, stuck_move, write
 from tests.reference.recorded import STATE, Recorded, settled_cluster
 from tests.reference.v3 import crash_and_expire
 
@@ -375,6 +375,12 @@ def test_move_ends_with_metadata_to_every_broker() -> None:
 
     assert narrowed < cleared
     assert states_by_receiver == {f"b{i}": [(5, (5, 6))] for i in lab.ids}
+    rolled_back = stuck_move()
+    rolled_back.before = {f"gone: {admin_paths.REASSIGN}": rolled_back.clear_record}
+    request_rollback(rolled_back)
+    told = {word for word in rolled_back.steps if word.startswith("metadata")}
+
+    assert told == {f"metadata to b{i}: 1 of 1,2,3" for i in rolled_back.ids}
 
 
 def test_move_of_an_offline_partition_is_in_the_metadata() -> None:

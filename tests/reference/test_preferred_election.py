@@ -41,6 +41,15 @@ def test_preferred_election_makes_the_preferred_replica_leader() -> None:
     request_preferred_election(lab)
 
     assert (lab.leaders(), lab.isr(), pending_requests(lab)) == ([1], [1, 2, 3], [])
+    request_preferred_election(lab)  # it leads already
+    assert pending_requests(lab) == []
+    moved = cluster(replicas=(2, 1, 3))  # the first of AR, not the least id
+    remove_broker(moved, 2)
+    restart_broker(moved, 2)
+    assert moved.leaders() == [1]
+    request_preferred_election(moved)
+
+    assert moved.leaders() == [2]
 
 
 def test_preferred_election_skips_a_replica_that_is_down() -> None:

@@ -10,6 +10,7 @@ from reference.coordination.memory import Fired
 from reference.errors import ErrorCode
 from reference.events import AnyEvent, Received
 from reference.messages import (
+    Fetch,
     LeaderAndIsr,
     MetadataHeartbeat,
     StopReplica,
@@ -20,7 +21,7 @@ from reference.types import (
     Address,
     TopicPartition,
 )
-from tests.reference.lab import T0, carries
+from tests.reference.lab import T0, Envelope, carries
 from tests.reference.moving import (
     GHOST,
     OAR,
@@ -36,6 +37,7 @@ from tests.reference.moving import (
     pending_moves,
     reassign,
     reassignment_of,
+    request_rollback,
     stuck_move,
     wait_until,
     write,
@@ -52,6 +54,20 @@ def test_reassignment_znodes_have_the_documented_paths() -> None:
     assert admin_paths.REASSIGN_CANCEL == "/admin/reassign_cancel"
     assert admin_paths.REQUEST == "/admin/reassignment_requests/request_"
     assert admin_paths.reassignment_path(T0) == "/admin/reassignments/t/0"
+
+
+def test_controller_obeys_requests_at_the_documented_paths() -> None:
+    """R-148, R-231, R-233: a move, another one beside it, and their rollback, each written by its literal path."""
+    lab = stuck_move()
+    write(lab, Create("/admin/reassign_partitions_extra", admin_paths.reassignments_payload(reassignment_of((2, 3)))))
+    assert wait_until(lab, lambda: is_moved_to(lab, (2, 3)))
+    lab = cluster()
+    lab.is_held = fetches_from(4, 5, 6)
+    write(lab, Create("/admin/reassign_partitions", admin_paths.reassignments_payload(reassignment_of(RAR))))
+    assert assigned_replicas(lab) == (*OAR, *RAR)
+    write(lab, Create("/admin/reassign_cancel", b""))
+
+    assert wait_until(lab, lambda: is_moved_to(lab, OAR))
 
 
 def test_reassignment_entry_has_the_documented_json() -> None:
@@ -109,9 +125,9 @@ def test_reassignment_by_the_v3_path_is_done_and_removed() -> None:
 def test_reassignment_without_dead_brokers_needs_no_timer() -> None:
     """R-054, R-148, V3 §F on_wakeup: no broker is down; in the end only the brokers in RAR have the partition."""
     lab = cluster()
-    reassign(lab)
+    reassign(lab, (6, 4, 5))
 
-    assert is_moved_to(lab, RAR)
+    assert is_moved_to(lab, (6, 4, 5))
     assert lab.now < 4000  # before the agent's timer
 
 
@@ -138,6 +154,26 @@ def test_only_new_replicas_of_a_reassignment_are_marked_new() -> None:
 
     news = {to: message.new for _, to, message in lab.in_flight if isinstance(message, LeaderAndIsr)}
     assert news == {"b1": (), "b2": (), "b3": (), "b4": (T0,), "b5": (T0,), "b6": (T0,)}
+    lab = cluster()
+    lab.is_held = carries(Fetch, sender="b3")
+    lab.produce(1, "m2")
+    lab.wait(9000)
+    assert lab.isr() == [1, 2]
+    told: set[tuple[str, tuple[TopicPartition, ...]]] = set()
+
+    def watching(envelope: Envelope) -> bool:
+        if isinstance(envelope.message, LeaderAndIsr) and envelope.message.states:
+            told.add((envelope.receiver, envelope.message.new))
+        return fetches_from(3, 5, 6)(envelope)
+
+    lab.is_held = watching
+    reassign(lab, (3, 4, 5))
+    assert sorted(lab.isr()) == [1, 2, 4]
+    assert told == {("b1", ()), ("b2", ()), ("b3", ()), ("b4", (T0,)), ("b5", (T0,))}  # b3 had its replica before
+    told.clear()
+    lab.remove_dead_broker(1)  # the next controller begins again
+
+    assert {new for to, new in told if to in ("b3", "b4")} == {()}
 
 
 def test_reassignment_first_adds_new_replicas_to_the_assignment() -> None:
@@ -170,13 +206,13 @@ def test_reassignment_waits_for_new_replicas_to_join_the_isr() -> None:
 
 @pytest.mark.parametrize(("protocol", "done"), [("safe", True), ("reassign-isr-is-all", False)])
 def test_dead_old_replica_does_not_block_the_reassignment(protocol: str, done: bool) -> None:
-    """R-052, C-11: V3 §F step 3.2 waits for ISR == AR + RAR, which never comes if a member of AR is dead."""
+    """R-052, R-148, C-11: V3 §F step 3.2 waits for ISR == AR + RAR, which never comes if a member of AR is dead."""
     lab = cluster(VARIANTS[protocol])
     lab.remove_dead_broker(3)
     reassign(lab)
-    wait_until(lab, lambda: assigned_replicas(lab) == RAR, limit_ms=10_000)
+    wait_until(lab, lambda: assigned_replicas(lab) == RAR and pending_moves(lab) is None, limit_ms=10_000)
 
-    assert (assigned_replicas(lab) == RAR) == done
+    assert (assigned_replicas(lab), pending_moves(lab) is None) == ((RAR, True) if done else ((*OAR, *RAR), False))
 
 
 def test_old_replica_on_a_dead_broker_is_deleted_at_its_start() -> None:
@@ -234,6 +270,12 @@ def test_reassignment_stops_old_replicas_before_it_deletes_them() -> None:
     stops = [message.partitions[0].delete for _, _, message in lab.in_flight if isinstance(message, StopReplica)]
 
     assert (stops, brokers_with_log(lab), assigned_replicas(lab)) == ([False], [1, 2, 3, 4, 5, 6], (*OAR, *RAR))
+    lab = stuck_move()
+    lab.is_held = carries(StopReplica, receiver="b5")
+    request_rollback(lab)
+    stops = [message.partitions[0].delete for _, _, message in lab.in_flight if isinstance(message, StopReplica)]
+
+    assert (stops, brokers_with_log(lab)) == ([False], [1, 2, 3, 4, 5, 6])
 
 
 def test_offline_replica_does_not_block_the_reassignment() -> None:

@@ -40,17 +40,30 @@ from tests.reference.moving import (
 
 def test_reassignment_stores_the_original_replicas_first() -> None:
     """R-230, R-232: the client submits only `replicas`; the controller reads the assignment and stores it."""
-    assert pending_moves(stuck_move()) == reassignment_of(RAR, OAR)
+    lab = stuck_move()
+
+    assert pending_moves(lab) == reassignment_of(RAR, OAR)
+    assert b'"original_replicas":[1,2,3]' in (znode_data(lab, admin_paths.REASSIGN) or b"")
 
 
 def test_cancellation_rolls_reassignments_back_at_once() -> None:
     """R-233: through a watch on /admin/reassign_cancel; no timer is involved."""
     lab = stuck_move()
-    before = lab.now
+    for _ in range(2):  # the watch is set again
+        before = lab.now
+        request_rollback(lab)
+        assert is_moved_to(lab, OAR)
+        assert lab.now == before
+        withdraw_rollback(lab)
+        reassign(lab)
+    lab = cluster()
+    lab.is_held = carries(StopReplica, receiver="b3")  # the new replicas lead already
+    reassign(lab)
     request_rollback(lab)
+    lab.is_held = lambda _: False
+    lab.settle()
 
-    assert is_moved_to(lab, OAR)
-    assert lab.now == before
+    assert wait_until(lab, lambda: is_moved_to(lab, OAR))
 
 
 def test_reassignment_rollback_performs_its_steps_in_order() -> None:
@@ -172,8 +185,13 @@ def test_new_controller_rolls_back_to_the_original_replicas() -> None:
     request_rollback(lab)
     lab.start(1)
     lab.settle()
-
     assert wait_until(lab, lambda: is_moved_to(lab, OAR))
+    lab = cluster(replicas=(3, 1, 2))
+    lab.is_held = fetches_from(4, 5, 6)
+    reassign(lab)
+    request_rollback(lab)
+
+    assert wait_until(lab, lambda: is_moved_to(lab, (3, 1, 2)))  # in their order
 
 
 def test_cancellation_rolls_back_every_pending_reassignment() -> None:
@@ -188,7 +206,10 @@ def test_cancellation_rolls_back_every_pending_reassignment() -> None:
     reassignments = reassignment_of(RAR) | reassignment_of((4, 5), (), second_tp)
     write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignments)))
     assert (assigned_replicas(lab), assigned_replicas(lab, second_tp)) == ((*OAR, *RAR), (2, 3, 4, 5))
+    lab.is_held = lambda envelope: fetches_from(4, 5, 6)(envelope) or carries(StopReplica, receiver="b6")(envelope)
     request_rollback(lab)
+    assert assigned_replicas(lab, second_tp) == (2, 3)  # it does not wait for the other one
+    lab.is_held = lambda _: False
 
     assert wait_until(lab, lambda: pending_moves(lab) is None)
     assert (assigned_replicas(lab), assigned_replicas(lab, second_tp)) == (OAR, (2, 3))
@@ -246,7 +267,7 @@ def test_added_reassignment_does_not_wait_for_a_slow_one() -> None:
 
 
 def test_added_reassignments_do_not_wait_for_one_in_conflict() -> None:
-    """R-231, R-244: t-0 is still being rolled back; t-1, which stands behind it in the extra znode, moves meanwhile."""
+    """R-231, R-242, R-244: t-0 is still being rolled back; t-1, which stands behind it in the extra znode, moves meanwhile."""
     lab = stuck_move()
     second_tp = TopicPartition("t-1")
     assignment = {T0: broker_ids(*assigned_replicas(lab)), second_tp: broker_ids(1, 2)}
@@ -260,6 +281,11 @@ def test_added_reassignments_do_not_wait_for_one_in_conflict() -> None:
     write(lab, Create(admin_paths.REASSIGN_EXTRA, payload))
 
     assert pending_moves(lab) == reassignment_of(RAR, OAR) | reassignment_of((2, 3), (1, 2), second_tp)
+    waiting = znode_data(lab, admin_paths.REASSIGN_EXTRA)
+    assert waiting is not None
+    assert admin_paths.decode_reassignments(waiting)[0] == reassignment_of((2, 3, 4))
+    lab.is_held = lambda _: False
+    assert wait_until(lab, lambda: znode_data(lab, admin_paths.REASSIGN_EXTRA) is None)
 
 
 def test_added_reassignment_joins_the_pending_ones() -> None:
@@ -269,6 +295,12 @@ def test_added_reassignment_joins_the_pending_ones() -> None:
     request_extra_move(lab, (2, 3, 4))
 
     assert (pending_moves(lab), znode_data(lab, admin_paths.REASSIGN_EXTRA)) == (reassignment_of((2, 3, 4), OAR), None)
+    assert f"{admin_paths.REASSIGN}: 2,3,4 from " not in lab.steps
+    before = lab.now
+    request_extra_move(lab, (2, 3))  # the watch is set again
+
+    assert is_moved_to(lab, (2, 3))
+    assert lab.now == before
 
 
 def test_conflicting_reassignment_is_rolled_back_first() -> None:

@@ -1,6 +1,7 @@
 """Proposal B of KIP-236 at run time: requests, entries in flight, the legacy znode, and replicas that are dropped at once."""
 
 import pytest
+from msgspec.structs import replace
 
 from reference.config import VARIANTS
 from reference.coordination import admin_paths, paths, reassignment_requests
@@ -11,6 +12,7 @@ from reference.messages import Fetch
 from reference.types import TopicPartition
 from tests.reference.lab import T0, Envelope, Lab
 from tests.reference.moving import (
+    GHOST,
     OAR,
     RAR,
     Mortal,
@@ -113,18 +115,22 @@ def test_controller_writes_its_znode_before_a_reassignment() -> None:
     lab = by_requests()
     hold_fetches_of(lab, 4, 5, 6)
     lab.clear_record()
-    request_move(lab, *RAR)
+    request_move(lab, 6, 4, 5)
 
-    assert move_in_flight(lab) == Reassignment(broker_ids(*RAR), broker_ids(*OAR), top=3, held=broker_ids(*OAR))
+    assert move_in_flight(lab) == Reassignment(broker_ids(6, 4, 5), broker_ids(*OAR), top=3, held=broker_ids(*OAR))
     assert znode_children(lab, admin_paths.REQUESTS) == ()
     assert [word for word in lab.steps if not word.startswith(("command", "metadata"))] == [
         admin_paths.REASSIGNMENTS,
         f"{admin_paths.REASSIGNMENTS}/t",
-        f"{ENTRY}: 4,5,6",
+        f"{ENTRY}: 6,4,5",
         f"gone: {admin_paths.REQUEST}0000000000",
-        "AR 1,2,3,4,5,6",
+        "AR 1,2,3,6,4,5",
         "state: 1 leads 1,2,3",
     ]
+    legacy = by_requests()
+    hold_fetches_of(legacy, 4, 5, 6)
+    reassign(legacy)
+    assert (move_in_flight(legacy) is not None, znode_children(legacy, admin_paths.REQUESTS)) == (True, ())
 
 
 def test_reassignment_znode_is_deleted_last() -> None:
@@ -163,7 +169,8 @@ def test_request_of_several_partitions_begins_them_all() -> None:
     lab = by_requests()
     second_tp = add_partition(lab)
     hold_fetches_of(lab, 4, 5, 6)
-    payload = reassignment_requests.request_payload(Request({T0: broker_ids(*RAR), second_tp: broker_ids(4, 5)}))
+    targets = {GHOST: broker_ids(1), T0: broker_ids(*RAR), second_tp: broker_ids(4, 5)}  # the first does not exist
+    payload = reassignment_requests.request_payload(Request(targets))
     write(lab, Create(admin_paths.REQUESTS, b""), Create(admin_paths.REQUEST, payload, sequential=True))
 
     assert znode_children(lab, f"{admin_paths.REASSIGNMENTS}/t") == ("0", "1")
@@ -182,6 +189,10 @@ def test_controller_sees_a_request_beside_others() -> None:
 
     assert entry is not None
     assert (entry.replicas, lab.now) == (broker_ids(2, 3, 4), before)
+    request_move(lab, 4, 3, 2)  # another order is another preferred replica
+    reordered = move_in_flight(lab)
+    assert reordered is not None
+    assert reordered.replicas == broker_ids(4, 3, 2)
 
 
 def test_reassignment_remembers_how_many_replicas_there_were() -> None:
@@ -268,6 +279,13 @@ def test_another_request_restarts_the_reassignment() -> None:
     request_move(lab, 5, 2, 3)
 
     assert znode(lab).czxid > entry_begun.czxid
+    lab = by_requests()
+    hold_fetches_of(lab, 4, 5, 6)
+    request_move(lab, 4, 5)
+    request_move(lab, 4, 5, 6)  # nothing is dropped
+    hold_fetches_of(lab)
+
+    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
 
 
 def test_request_for_the_old_replicas_cancels_a_reassignment() -> None:
@@ -350,6 +368,18 @@ def test_intermediate_replica_in_the_isr_is_kept() -> None:
     lab.settle()
     hold_fetches_of(lab)
     assert wait_until(lab, lambda: is_moved_to(lab, (4, 5)))
+    lab = cluster(replace(B, isr_change_via="zookeeper"), replicas=(1, 2))
+    hold_fetches_of(lab, 5)
+    request_move(lab, 3, 5)
+    assert wait_until(lab, lambda: lab.isr() == [1, 2, 3])
+    hold_fetches_of(lab, 2, 4, 5)
+    lab.produce(1, "m2")
+    assert wait_until(lab, lambda: lab.isr() == [1, 3])  # written by the leader; the controller has not read it
+    request_move(lab, 4, 5)
+    entry = move_in_flight(lab)
+
+    assert entry is not None
+    assert entry.drop == broker_ids(2)
 
 
 # --- the legacy znode ---------------------------------------------------------------------------------------------------------
@@ -368,8 +398,12 @@ def test_legacy_reassignment_becomes_a_request() -> None:
     assert pending_moves(lab) == reassignment_of(RAR)
     assert admin_paths.REQUEST in lab.steps
     assert f"gone: {admin_paths.REQUEST}0000000000" in lab.steps
+    write(lab, SetData(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignment_of((4, 6)))))
+    changed = move_in_flight(lab)
+    assert changed is not None
+    assert changed.replicas == broker_ids(4, 6)
     hold_fetches_of(lab)
-    assert wait_until(lab, lambda: is_moved_to(lab, RAR))
+    assert wait_until(lab, lambda: is_moved_to(lab, (4, 6)))
 
 
 def test_legacy_znode_drops_a_partition_that_has_moved() -> None:
@@ -378,7 +412,7 @@ def test_legacy_znode_drops_a_partition_that_has_moved() -> None:
     second_tp = add_partition(lab)
     lab.wait(2000)
     lab.is_held = lambda envelope: isinstance(envelope.message, Fetch) and envelope.message.tp == T0 and envelope.sender == "b6"
-    reassignments = reassignment_of(RAR) | reassignment_of((4, 5), (), second_tp)
+    reassignments = reassignment_of(RAR) | reassignment_of((4, 5), (2, 3), second_tp)  # as the tool writes one
     write(lab, Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignments)))
 
     assert wait_until(lab, lambda: assigned_replicas(lab, second_tp) == (4, 5) and pending_moves(lab) == reassignment_of(RAR))
@@ -476,6 +510,17 @@ def test_new_controller_reads_requests_before_the_legacy_znode() -> None:
 
     assert entry is not None
     assert (entry.replicas, entry.legacy, refusals(lab)) == (broker_ids(3, 4, 5), False, ["asked for by the other way"])
+    lab = by_requests()
+    hold_fetches_of(lab, 4, 5, 6)
+    lab.crash(1)
+    request_move(lab, 3, 4, 5)
+    request_move(lab, 6, 5, 4, legacy=True)  # the controller before made it of the legacy znode
+    lab.expire(1)
+    lab.settle()
+    first = move_in_flight(lab)
+
+    assert first is not None
+    assert (first.replicas, first.legacy) == (broker_ids(3, 4, 5), False)
 
 
 @pytest.mark.parametrize("legacy", [True, False])

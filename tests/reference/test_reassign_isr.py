@@ -13,6 +13,7 @@ from reference.messages import (
     IsrMember,
     LeaderAndIsr,
     PartitionState,
+    StopPartition,
     StopReplica,
 )
 from reference.replica.partition import Leader
@@ -31,8 +32,12 @@ from tests.reference.moving import (
     RAR,
     broker_ids,
     cluster,
+    fetches_from,
     is_moved_to,
     reassign,
+    request_rollback,
+    stuck_move,
+    wait_until,
 )
 
 
@@ -63,6 +68,12 @@ def test_reassignment_elects_a_leader_from_the_target_replicas() -> None:
     assert lead_from_target(VARIANTS["safe"], kept_state, here, 2) == Elect(
         IsrMember(BrokerId(4), Incarnation(4)), kept_state.isr
     )
+    lab = stuck_move()
+    before = lab.state()
+    request_rollback(lab)
+    after = lab.state()
+
+    assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch + 1)
 
 
 def test_reassignment_keeps_its_leader_while_too_few_are_in_sync() -> None:
@@ -85,6 +96,13 @@ def test_reassignment_shrinks_the_isr_to_the_target_replicas() -> None:
     assert shrink_to_target(VARIANTS["safe"], state(1, (1, 4, 5), (5, 4)), live(1, 4, 5), 2) == Elect(
         remaining_members[1], remaining_members
     )
+    lab = cluster()
+    lab.is_held = fetches_from(5, 6)
+    reassign(lab)
+    assert sorted(lab.isr()) == [1, 2, 3, 4]
+    request_rollback(lab)
+
+    assert wait_until(lab, lambda: is_moved_to(lab, OAR))
 
 
 @pytest.mark.parametrize(("protocol", "back", "wanted"), [("safe", False, 3), ("safe", True, 2), ("cancel-without-isr", True, 0)])
@@ -176,6 +194,16 @@ def test_late_leader_and_isr_copy_does_not_recreate_a_replica(fenced: bool, made
     reassign(lab, OAR)
     assert is_moved_to(lab, OAR)
     lab.handle_event(4, Received(Address("b1"), copies[0]))
+    assert (T0 in lab.disks[4].logs) is made
+    lab = cluster(lab.configs[1].variant)
+    lab.is_held = carries(LeaderAndIsr, receiver="b4")  # it comes after the deletion of what was never created
+    reassign(lab)
+    late = next(message for _, to, message in lab.in_flight if to == "b4" and isinstance(message, LeaderAndIsr))
+    (state_told,) = late.states
+    stop = StopPartition(T0, LeaderEpoch(state_told.leader_epoch + 1), topic_id=state_told.topic_id, moved=True)
+    sender = (late.controller, late.controller_epoch, late.broker_incarnation)
+    lab.handle_event(4, Received(Address("b1"), StopReplica(99, *sender, (stop,), late.number + 1)))
+    lab.handle_event(4, Received(Address("b1"), late))
 
     assert (T0 in lab.disks[4].logs) is made
 

@@ -2,12 +2,14 @@
 
 import pytest
 
+from reference.config import VARIANTS
 from reference.controller.reassign import requests as reassign_requests
 from reference.coordination import reassignment_requests
 from reference.coordination.admin_paths import Reassignment
 from reference.coordination.reassignment_requests import Request
-from reference.types import BrokerId, TopicPartition
-from tests.reference.moving import broker_ids
+from reference.messages import IsrMember, PartitionState
+from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
+from tests.reference.moving import broker_ids, cluster, request_move
 
 
 def entries_dropped(assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...], top: int) -> tuple[int, ...]:
@@ -18,6 +20,13 @@ def entries_dropped(assigned: tuple[int, ...], leader: int | None, isr: tuple[in
 def test_changed_reassignment_drops_its_intermediate_replica() -> None:
     """R-256, C-18: [1,2] to [2,3], changed to [2,4] while 3 is not in sync: 3 is dropped, 2 stays."""
     assert entries_dropped((1, 2, 3), 1, (1, 2), 2) == (3,)
+    begun = reassign_requests.begun(broker_ids(2, 3), broker_ids(1, 2), legacy=False)
+    members = tuple(IsrMember(b, Incarnation(b)) for b in broker_ids(1, 3))  # 2 is out of sync, and wanted all the same
+    state = PartitionState(
+        T, BrokerId(1), Incarnation(1), LeaderEpoch(3), members, ControllerEpoch(1), ZkVersion(5), broker_ids(1, 2, 3)
+    )
+
+    assert reassign_requests.changed(begun, broker_ids(2, 4), broker_ids(1, 2, 3), state).drop == ()
 
 
 @pytest.mark.parametrize(
@@ -44,6 +53,10 @@ def test_reassignment_needs_min_isr_original_replicas() -> None:
     """R-253: top >= min.insync.replicas."""
     assert not reassign_requests.is_allowed(original=broker_ids(1), min_isr=2)
     assert reassign_requests.is_allowed(original=broker_ids(1, 2), min_isr=2)
+    lab = cluster(VARIANTS["reassignment-by-requests"], replicas=(1, 2), min_isr=2)
+    request_move(lab, 2, 1)
+
+    assert [note.detail for _, note in lab.notes if note.kind == "reassignment-refused"] == []
 
 
 T, U = TopicPartition("my-topic-0"), TopicPartition("your-topic-3")
@@ -55,6 +68,8 @@ def test_reassignment_request_has_the_documented_json() -> None:
     request = Request({T: broker_ids(1, 2, 3), U: broker_ids(4, 5, 6)}, legacy=True)
 
     assert reassignment_requests.request_payload(request) == EXAMPLE
+    both = Request({T: broker_ids(1), TopicPartition("my-topic-1"): broker_ids(2)})
+    assert reassignment_requests.decode_request(reassignment_requests.request_payload(both)) == both
     assert reassignment_requests.decode_request(EXAMPLE) == request
     assert b"legacy" not in reassignment_requests.request_payload(Request({T: broker_ids(1)}))
     assert reassignment_requests.decode_request(b"{") == Request({})

@@ -17,6 +17,7 @@ from tests.reference.admin import (
     write,
 )
 from tests.reference.lab import T0, carries
+from tests.reference.moving import cluster
 
 
 def test_topic_deletion_removes_logs_znodes_and_requests() -> None:
@@ -72,3 +73,16 @@ def test_recreated_topic_starts_empty_at_epoch_0() -> None:
     write(lab, Create(paths.topic_path("t"), paths.topic_payload((BROKERS,))))
 
     assert (len(lab.leaders()), lab.values(1), lab.state().leader_epoch) == (1, [], 0)
+
+
+def test_request_to_delete_topics_goes_in_the_same_write() -> None:
+    """R-149: right before the write that deletes the topic and the request, both are there."""
+    lab = cluster()
+    seen: list[bool] = []
+    lab.before = {
+        f"gone: {paths.topic_path('t')}": lambda: seen.append(exists(lab, paths.DELETE_TOPICS)),
+        f"gone: {paths.DELETE_TOPICS}": lambda: seen.append(exists(lab, paths.topic_path("t"))),
+    }
+    request_topic_deletion(lab)
+
+    assert seen == [True, True]

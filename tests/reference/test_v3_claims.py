@@ -137,13 +137,13 @@ def test_election_ignores_live_replicas_outside_the_isr() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unclean", "expected"), [(True, Elect(isr_member(2), (isr_member(2),))), (False, Offline((isr_member(1),)))]
+    ("unclean", "expected"), [(True, Elect(isr_member(3), (isr_member(3),))), (False, Offline((isr_member(1),)))]
 )
 def test_dead_isr_is_replaced_only_with_unclean_election_enabled(unclean: bool, expected: object) -> None:
-    """R-022, R-145, C-15, U-02: the first live replica leads (data may be lost), or none does."""
-    variant = Variant(unclean_election=unclean)
+    """R-022, R-145, C-15, U-02: the first live replica of AR leads (data may be lost), or none does."""
+    state = replace(partition_state(1, (1,)), replicas=(BrokerId(1), BrokerId(3), BrokerId(2)))
 
-    assert leader_selection.select(variant, partition_state(1, (1,)), live_brokers(2, 3)) == expected
+    assert leader_selection.select(Variant(unclean_election=unclean), state, live_brokers(2, 3)) == expected
 
 
 @pytest.mark.parametrize(("empty", "isr"), [(False, (isr_member(1),)), (True, ())])
@@ -590,11 +590,12 @@ def test_partition_is_added_and_removed_by_request_znodes() -> None:
 
 
 def test_delete_topics_request_is_deleted_with_the_topics() -> None:
-    """R-149: the list names two topics, one of which does not exist."""
+    """R-149: the list names three topics, one of which does not exist."""
     lab = cluster_in_sync()
-    create_request(lab, paths.DELETE_TOPICS, b'{"version":1,"topics":["nowhere","t"]}')
+    add_topic(lab, "a", 2)
+    create_request(lab, paths.DELETE_TOPICS, b'{"version":1,"topics":["nowhere","t","a"]}')
 
-    assert not exists(lab, paths.topic_path("t"))
+    assert not any(exists(lab, paths.topic_path(topic)) for topic in ("a", "t"))
     assert not exists(lab, paths.DELETE_TOPICS)
     assert [i for i in lab.ids if lab.disks[i].logs] == []
 

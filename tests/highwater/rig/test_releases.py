@@ -12,7 +12,9 @@ from highwater.rig.scene import broker_config
 from nemesis.faults import Roll
 from reference.config import BrokerConfig, asks_controller, layouts_of, sends_heartbeats
 from reference.types import BrokerId
+from server.runtime.process import _dialect_of
 from server.wire.versions import Api, sent_by
+from tests.server.runtime.test_settings import GOOD
 
 
 def plan(system: str, protocol: str = "safe") -> Plan:
@@ -48,6 +50,7 @@ def test_half_rolled_cluster_writes_as_its_oldest_broker() -> None:
     coded = rolled(cluster, Roll(), broker_config(cluster, BrokerId(1)))
 
     assert sent_by(layouts_of(coded), Api.LEADER_AND_ISR) == 1
+    assert sent_by(layouts_of(coded), Api.UPDATE_METADATA) == 0
 
 
 def test_new_broker_of_a_mixed_cluster_speaks_the_old_version() -> None:
@@ -55,7 +58,9 @@ def test_new_broker_of_a_mixed_cluster_speaks_the_old_version() -> None:
     count = plan("reference").cluster.brokers
     cluster = plan(f"reference:{'_'.join(['kip112', *['kip343'] * (count - 1)])}..kip343")
 
-    assert [spoken(broker_config(cluster, BrokerId(id_))) for id_ in (1, 2)] == [("kip112", "kip112"), ("kip343", "kip112")]
+    configs = [broker_config(cluster, BrokerId(id_)) for id_ in (1, 2)]
+    assert [spoken(config) for config in configs] == [("kip112", "kip112"), ("kip343", "kip112")]
+    assert [_dialect_of(replace(GOOD, broker=config)).protocol for config in configs] == ["kip112", "kip112"]
 
 
 def test_broker_refuses_a_setting_that_its_code_lacks() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from reference.client.calls import Answered, Call, LatestCall, PollCall, ProduceCall
 from reference.client.client import Client, Outputs
-from reference.effects import Send
+from reference.effects import Send, SetTimer
 from reference.errors import ErrorCode
 from reference.events import Received, TimerFired
 from reference.machine import Now
@@ -42,7 +42,7 @@ def receivers(outputs: Outputs) -> list[str]:
 
 
 CALLS: list[Call] = [
-    *(ProduceCall(id=1, tp=tp, values=("v",), acks=-1) for tp in LEADERS),
+    *(ProduceCall(id=1, tp=tp, values=("v",), acks=-1, retries=1) for tp in LEADERS),
     *(PollCall(id=1, tp=tp, offset=Offset(0)) for tp in LEADERS),
     *(LatestCall(id=1, tp=tp) for tp in LEADERS),
 ]
@@ -56,17 +56,23 @@ def test_client_sends_a_call_to_the_leader_alone(call: Call) -> None:
     outputs = client.handle(metadata(LEADERS), now=START)
 
     assert receivers(first_outputs) == []
-    assert receivers(outputs) == [broker_address(LEADERS[call.tp])]
+    leader = broker_address(LEADERS[call.tp])
+    assert receivers(outputs) == [leader]
+    if isinstance(call, ProduceCall):  # it goes to the leader again
+        client.handle(Received(leader, ProduceReply(2, call.tp, ErrorCode.NOT_ENOUGH_REPLICAS)), now=START)
+        assert receivers(client.handle(TimerFired("attempt-1"), now=START)) == [leader]
 
 
 def test_client_finds_the_leader_while_a_broker_is_silent() -> None:
-    """R-133: each lookup asks the next broker of the bootstrap list, not the first one again."""
+    """R-133: each lookup asks the next broker of the bootstrap list, not the first one again, and soon enough for the call."""
     client = Client.boot(Address("c1"), BROKERS, request_timeout_ms=Millis(2000))
     outputs = client.start(LatestCall(id=1, tp=T0), now=START)
     for _ in range(3):
         outputs += client.handle(TimerFired("metadata"), now=START)
 
     assert [output.to for output in outputs if isinstance(output, Send)] == ["b1", "b2", "b3", "b1"]
+    pauses = [output.hi_ms for output in outputs if isinstance(output, SetTimer) and output.name == "metadata"]
+    assert sum(pauses[:3]) < client.request_timeout_ms
 
 
 @pytest.mark.parametrize("leader", [3, 2])

@@ -90,7 +90,13 @@ class Broker:
 
     def refuse(self, error: ErrorCode) -> Outputs:
         """Fail the last produce, run the client's backoff timer, and serve the lookups that follow."""
-        outputs = self.reply(error)
+        return self._after_pause(self.reply(error))
+
+    def break_off(self) -> Outputs:
+        """Break the connection instead of an answer."""
+        return self._after_pause(self.client.handle(ConnectionLost(B1), now=START))
+
+    def _after_pause(self, outputs: Outputs) -> Outputs:
         for name in pause(outputs):
             outputs += self._serve(self.client.handle(TimerFired(name), now=START))
         return outputs
@@ -128,6 +134,14 @@ def test_synchronous_producer_fails_after_its_retries() -> None:
     assert answer(outputs) == Answered(
         id=1, error=refusal, attempts=4, node=B1, leader_epoch=LeaderEpoch(1), earlier=(refusal,) * 3
     )
+    unreachable = Broker(routed())
+    unreachable.begin(produce(retries=3))
+    for _ in range(4):
+        outputs = unreachable.break_off()
+
+    failure = ErrorCode.NETWORK_EXCEPTION
+    assert len(unreachable.asked) == 4
+    assert answer(outputs) == Answered(id=1, error=failure, attempts=4, node=B1, earlier=(failure,) * 3)
 
 
 def test_acks_0_producer_never_learns_of_a_lost_batch() -> None:

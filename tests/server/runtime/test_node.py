@@ -18,11 +18,12 @@ from reference.effects import (
     Note,
     Send,
     SetTimer,
+    WriteCheckpoint,
     ZkConnect,
     ZkRequest,
 )
 from reference.errors import ErrorCode
-from reference.events import AnyEvent, Booted, DirFailed, Flushed, Received, TimerFired
+from reference.events import AnyEvent, Booted, DirFailed, DirImage, Flushed, Received, TimerFired
 from reference.machine import Now
 from reference.messages import AnyMessage, Batch, Fetch, FetchReply, Metadata, Produce
 from reference.sealed import HEADER_BYTES
@@ -176,6 +177,21 @@ def test_failed_disk_effect_drops_later_sends_and_is_reported(tmp_path: Path) ->
     assert TP in told_first[1].error
 
 
+def test_failed_write_and_failed_flush_fail_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-291: an IOException on a write, and on the flush that makes earlier writes durable."""
+
+    def fail(*_: object) -> None:
+        raise OSError("no such disk")
+
+    async def scene(_: World, toy: Toy) -> None:
+        await deliver(toy, DirFailed(0, "no such disk"))
+
+    monkeypatch.setattr(Disk, "flush_job", lambda *_: fail)
+    play(tmp_path, on_boot(Flush(0, 1)), scene)
+    monkeypatch.setattr(Disk, "write_checkpoint", fail)
+    play(tmp_path, on_boot(WriteCheckpoint(0, ())), scene)
+
+
 def test_rearmed_timer_of_a_machine_fires_once_in_its_range(tmp_path: Path) -> None:
     table = on_boot(
         SetTimer("again", Millis(1), Millis(1)),
@@ -312,4 +328,8 @@ def test_unreadable_records_fail_the_directory_and_are_not_sent(tmp_path: Path) 
         assert [event for event in toy.told if isinstance(event, DirFailed)] != []
         assert [done for done in world.done if not isinstance(done, Note)] == []
 
-    play(tmp_path, leading, scene)
+    play(tmp_path / "read", leading, scene)
+    damaged = tmp_path / "start" / TP / "partition.metadata"
+    damaged.mkdir(parents=True)  # reading it is an error
+
+    assert Disk([tmp_path / "start"]).recover() == (DirImage(0, readable=False),)

@@ -64,6 +64,8 @@ from server.wire.codec import APIS, NodeReply, NodeRequest, read_reply, read_req
 from server.wire.framing import FrameBuffer, WireError, read_request_header
 from server.wire.records import batch_of, sealed
 from server.wire.versions import VERSIONS
+from tests.reference.lab import carries
+from tests.reference.recorded import settled_cluster, shrink
 
 S = TypeVar("S", bound=Struct)
 
@@ -438,6 +440,11 @@ def test_leader_and_isr_matches_kip_112() -> None:
     assert received(frame, {}) == LeaderAndIsr(
         4, BrokerId(1), ControllerEpoch(7), NO_INCARNATION, init=False, states=(sent_state,), new=(TP,)
     )
+    others = tuple(replace(STATE, tp=topic_partition("t", index)) for index in range(3))
+    mixed = replace(COMMAND, states=others, new=(others[0].tp, others[2].tp))
+    decoded = received(request_frame(mixed, version=1), {})
+    assert isinstance(decoded, LeaderAndIsr)
+    assert decoded.new == mixed.new  # each partition has its own
 
 
 def test_update_metadata_matches_kip_112() -> None:
@@ -451,6 +458,10 @@ def test_update_metadata_matches_kip_112() -> None:
     assert received(frame, {}) == UpdateMetadata(
         4, BrokerId(1), ControllerEpoch(7), NO_INCARNATION, (BrokerId(2),), (sent_state,)
     )
+    just_failed = replace(update, states=(replace(STATE, offline=(BrokerId(2),)),))  # it has not left the ISR yet
+    decoded = received(request_frame(just_failed, version=0), {})
+    assert isinstance(decoded, UpdateMetadata)
+    assert decoded.states[0].offline == (2,)
 
 
 def test_update_metadata_lists_every_offline_replica() -> None:
@@ -516,6 +527,8 @@ def test_metadata_heartbeat_matches_kip_343() -> None:
     """R-194, R-195: broker_id INT32, incarnation_id INT64, target_state INT8; error_code, error_string, current_state."""
     beat = MetadataHeartbeat(4, BrokerId(1), Incarnation(12), BrokerState.ACTIVE)
     assert request_frame(beat)[14:] == b"\0\0\0\1" + bytes(7) + b"\x0c" + b"\2"
+    late = MetadataHeartbeat(4, BrokerId(1), Incarnation(1 << 40), BrokerState.ACTIVE)
+    assert request_frame(late)[14:] == b"\0\0\0\1" + b"\0\0\1\0\0\0\0\0" + b"\2"
     reply = MetadataHeartbeatReply(4, ErrorCode.INVALID_INCARNATION_ID, "over", BrokerState.INACTIVE)
     assert reply_frame(beat, 0, reply)[4:] == b"\0\0\0\4" + b"\x03\xe8" + b"\0\4over" + b"\1"
     accepted = MetadataHeartbeatReply(4, ErrorCode.NONE, error_string=None, current_state=BrokerState.STOPPING)
@@ -559,3 +572,13 @@ def test_isr_change_response_matches_kip_343() -> None:
 
     assert body == b"\0\0\0\4" + b"\0\x29" + b"\0\2b2" + b"\0\0\0\2" + b"\0\0\xff\xff" + b"\0\x2a\0\2no"
     assert read_reply(change, 0, body) == IsrChangeReply(4, ErrorCode.NOT_CONTROLLER, "b2", results)
+
+
+def test_shrunk_isr_is_in_the_layout_of_kip_343() -> None:
+    """R-197: isr_nodes, the last field, are the brokers that should be in the ISR: without the one that leaves."""
+    lab = settled_cluster("safe")
+    lab.is_held = carries(IsrChange)
+    shrink(lab, 4)
+    (change,) = [message for _, _, message in lab.in_flight if isinstance(message, IsrChange)]
+
+    assert request_frame(change, version=0).endswith(b"\0\0\0\2" + b"\0\0\0\2" + b"\0\0\0\3")
