@@ -55,7 +55,7 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
     for found in image:
         high_watermarks = {tp: Offset(hw) for tp, hw in found.checkpoint}
         for log_image in found.logs:
-            if _is_left_over(log_image, found.dir, image):
+            if is_left_over(log_image, found.dir, image):
                 turn.effects.append(DeleteReplica(found.dir, log_image.tp))
                 continue
             log, cut = recover(log_image, found.dir, trusted=found.clean)
@@ -74,7 +74,7 @@ def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
     turn.effects.append(ZkConnect())
 
 
-def _is_left_over(log: LogImage, dir_: int, image: tuple[DirImage, ...]) -> bool:
+def is_left_over(log: LogImage, dir_: int, image: tuple[DirImage, ...]) -> bool:
     """True if another directory holds a later log of the partition.
 
     This log was in a directory that failed, or was deleted, and a power loss undid the deletion. Both logs may have one birth, so

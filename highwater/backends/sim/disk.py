@@ -14,6 +14,7 @@ import msgspec
 
 from highwater.backends.sim.network import Acting
 from history.seed import Draws
+from reference.broker.startup import is_left_over
 from reference.effects import Append, CreateReplica, DeleteReplica, MarkClean, MarkDir, Truncate, WriteCheckpoint
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
@@ -54,6 +55,10 @@ class _Log:
 
 
 Mark = list[tuple[TopicPartition, _Log, int]]  # the last operation of each log that a flush makes durable
+
+
+def _image_of(tp: TopicPartition, log: _Log) -> LogImage:
+    return LogImage(tp, tuple(log.batches), log.born, log.topic_id, log.created)
 
 
 class Directory:
@@ -215,8 +220,10 @@ class Disk:
         return wounds
 
     def swap(self, index: int) -> Wounds:
-        """Replace a log directory by an empty one."""
+        """Replace a log directory by an empty one; returns what was lost of the logs that the broker would use."""
+        images = self.image()
         logs = sorted(self.dirs[index].logs.items())
+        logs = [(tp, log) for tp, log in logs if not is_left_over(_image_of(tp, log), index, images)]
         # also for an empty log: the ISR that counts on the replica does not know that the log was empty
         wounds = [(tp, log.topic_id, int(log.batches[0].base_offset) if log.batches else 0) for tp, log in logs]
         old, self.dirs[index] = self.dirs[index], Directory()
@@ -230,8 +237,7 @@ class Disk:
             if directory.refusals and self.refuses(index, needs_room=False) is not None:
                 images.append(DirImage(index, readable=False))
                 continue
-            found = sorted(directory.logs.items())
-            logs = tuple(LogImage(tp, tuple(log.batches), log.born, log.topic_id, log.created) for tp, log in found)
+            logs = tuple(_image_of(tp, log) for tp, log in sorted(directory.logs.items()))
             images.append(
                 DirImage(
                     index,

@@ -18,6 +18,7 @@ from pathlib import Path
 from highwater.backends.real.means import Means
 from highwater.backends.real.site import SOUND, DirCondition, Probe, Proof
 from highwater.errors import HarnessError
+from reference.broker.startup import is_left_over
 from reference.types import Offset
 from server.disk.log_dirs import look
 from server.lab.power import Wound
@@ -115,13 +116,13 @@ class LogDirs:
                 self.set(dir_, condition)
 
     def swap(self, dir_: int) -> tuple[Wound, ...]:
-        """Replace a log directory by an empty one; returns what was lost: one record for each log in it.
+        """Replace a log directory by an empty one; returns what was lost: one record for each log that the broker would use.
 
         An empty log is a wound too, because other replicas cannot know that it was empty. Faults of other windows on this
         directory hold for the new one as well.
         """
         with self.sound([dir_]):
-            (image,) = look([self.paths[dir_]])
+            images = look(self.paths)
             # Move it away first: while a probe of another window writes in it, rmtree could fail.
             old_folder = Path(tempfile.mkdtemp(prefix="swapped-", dir=self.paths[dir_].parent))
             self.paths[dir_].rename(old_folder / "logs")
@@ -130,7 +131,8 @@ class LogDirs:
             self._give_to_user(self.paths[dir_])
         return tuple(
             Wound(tp=log.tp, topic_id=log.topic_id, dir=dir_, offset=log.batches[0].base_offset if log.batches else Offset(0))
-            for log in image.logs
+            for log in images[dir_].logs
+            if not is_left_over(log, dir_, images)
         )
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from highwater.backends.real.node.directories import LogDirs, unprivileged_prefix
 from highwater.backends.real.site import SOUND, DirCondition, Probe, Proof
 from reference.messages import Batch
-from reference.types import Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
+from reference.types import Creation, Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
 from server.disk.log_dirs import Disk
 from server.wire.records import sealed
 
@@ -92,6 +92,18 @@ def test_swapped_log_dir_is_empty_and_all_its_logs_are_lost(dirs: LogDirs) -> No
     assert [(wound.tp, wound.topic_id, wound.dir, wound.offset) for wound in wounds] == [("empty-0", 8, 0, 0), ("t-0", 9, 0, 0)]
     assert list(dirs.paths[0].iterdir()) == []
     assert [path.name for path in dirs.paths[1].iterdir()] == ["t-1"]
+
+
+def test_log_that_another_directory_replaced_is_not_lost(dirs: LogDirs) -> None:
+    """A power loss had undone its deletion: the broker would delete it again, and use the later log."""
+    disk = Disk(list(dirs.paths))
+    disk.recover()
+    for dir_, number in ((1, 0), (0, 1)):
+        disk.create(dir_, TopicPartition("t-0"), Incarnation(1), TopicId(9), created=Creation(Incarnation(3), number))
+    disk.close()
+
+    assert dirs.swap(1) == ()
+    assert [wound.tp for wound in dirs.swap(0)] == ["t-0"]
 
 
 @pytest.mark.parametrize("condition", [DirCondition(unreadable=True), DirCondition(is_file=True)])

@@ -11,7 +11,7 @@ from history.seed import Draws
 from reference.effects import Append, CreateReplica, DeleteReplica, MarkDir, Truncate, WriteCheckpoint
 from reference.events import LogImage
 from reference.messages import Batch
-from reference.types import NO_INCARNATION, NO_TOPIC_ID, Incarnation, LeaderEpoch, Offset, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Creation, Incarnation, LeaderEpoch, Offset, TopicId, TopicPartition
 
 T0, T1 = TopicPartition("t-0"), TopicPartition("t-1")
 
@@ -191,6 +191,16 @@ def test_log_dir_swap_is_recorded_even_for_an_empty_log() -> None:
     disk = disk_with()
 
     assert disk.swap(0) == [(T0, NO_TOPIC_ID, 0)]
+
+
+def test_swap_of_a_left_over_log_wounds_no_replica() -> None:
+    """Seed 215611: a power loss had undone a deletion, and the replica was in another directory since."""
+    disk = Disk("b1", 2, Draws(1), (1, 1))
+    for dir_, number in ((1, 0), (0, 1)):
+        disk.perform(CreateReplica(dir_, T0, NO_INCARNATION, TopicId(7), Creation(Incarnation(3), number)))
+
+    assert disk.swap(1) == []
+    assert disk.swap(0) == [(T0, 7, 0)]
 
 
 def test_failed_log_dir_changes_nothing() -> None:
