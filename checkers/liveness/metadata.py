@@ -106,6 +106,10 @@ class Standing:
         self.healing_ms = max(self.lag_ms, CALM_MS + promise.request_timeout_ms)
         self._registered: dict[str, int | None] = {}
         self._inactive: dict[str, int | None] = {}  # node -> registration that the controller holds for inactive
+        # Nodes of whose registration the controller has said nothing yet, and whether its process is over. A controller that
+        # holds a new registration for inactive does not say so where it held the one before for inactive.
+        self._untold: dict[str, bool] = {}
+        self._tells_states = False  # whether the controller knows states of brokers at all (KIP-343)
         self._changed: dict[str, int] = {}  # node -> when it was registered, lost that, or changed its state at the controller
         self._controller: str | None = None
         self._elected_ns = 0
@@ -129,15 +133,19 @@ class Standing:
                 self._see_partition(row)
             case K.CONTROLLER_ELECTED:
                 self._controller, self._elected_ns, self._inactive = row.node, row.time_ns, {}
+                self._tells_states = False
             case K.CONTROLLER_RESIGNED if row.node == self._controller:
                 self._controller, self._elected_ns = None, row.time_ns
             case K.BROKER_STATE if row.node == self._controller:
                 self._changed[row.broker] = row.time_ns
+                self._tells_states = True
+                self._untold.pop(row.broker, None)
                 self._inactive.pop(row.broker, None)
                 if row.detail == "inactive":
                     self._inactive[row.broker] = row.incarnation
             case K.REGISTERED:
                 self._registered[row.node] = row.incarnation
+                self._untold[row.node] = False
                 self._changed[row.node] = row.time_ns
                 # Only now does the controller know of the new process, which may have found a directory unreadable before this.
                 if self._dirs.get(row.node):
@@ -152,6 +160,8 @@ class Standing:
                 self._changed[row.node] = row.time_ns
             case K.NODE_STARTED | K.NODE_STOPPED | K.FENCED | K.UNFENCED:
                 self._acted[row.node] = row.time_ns
+                if row.kind == K.NODE_STOPPED and row.node in self._untold:
+                    self._untold[row.node] = True
                 if row.kind == K.NODE_STARTED and row.node in self._dirs:
                     self._dirs[row.node] = True
             case _:
@@ -235,9 +245,11 @@ class Standing:
         return now_ns - since_ns >= self.lag_ms * MS
 
     def _must_be_listed(self, now_ns: int, node: str) -> bool | None:
-        """Whether the metadata must list the broker; None if that has changed lately."""
+        """Whether the metadata must list the broker; None if that has changed lately, or if nobody can know."""
         if not self._stands(now_ns, self._changed.get(node, 0)):
             return None
+        if self._tells_states and node in self._registered and self._untold.get(node, False):
+            return None  # its process ended before the controller heard of it
         return node in self._registered and (node not in self._inactive or self._inactive[node] != self._registered[node])
 
     def wrong(self, now_ns: int, told: Row) -> str | None:

@@ -68,6 +68,39 @@ def test_replicas_that_do_not_serve_are_told_as_offline(before: tuple[str, ...],
     assert bool(complaints(*before, offline=offline)) is wrong
 
 
+AGAIN = (GONE, "registered node=b2 incarnation=3")
+INACTIVE, ACTIVE = (f"broker-state node=b1 broker=b2 incarnation=3 detail={state}" for state in ("inactive", "active"))
+
+
+@pytest.mark.parametrize(
+    ("later", "listed", "unlisted"),
+    [
+        ((), True, False),
+        (("node-stopped node=b2 detail=crash",), True, True),
+        ((ACTIVE, "node-stopped node=b2 detail=crash"), True, False),
+        (("node-stopped node=b2 detail=crash", INACTIVE), False, True),
+        (("node-stopped node=b2 detail=crash", "session-ended node=b2 incarnation=3"), False, True),
+    ],
+    ids=["registered again", "died unheard", "died when it was active", "inactive", "gone"],
+)
+def test_broker_that_died_unheard_is_told_either_way(later: tuple[str, ...], listed: bool, unlisted: bool) -> None:
+    """Seed 214405: the controller held it for inactive since its former session ended, and heard nothing of the new one."""
+    right = []
+    for brokers in ("b1,b2", "b1"):
+        told = f"metadata-told node=b1 leader=b1 replicas={brokers} {LATER} detail={OF_CLUSTER}"
+        right.append(sketch("metadata", *LIVES, *AGAIN, *later, told) == [])
+
+    assert right == [listed, unlisted]
+
+
+def test_dead_broker_is_told_until_its_session_ends_without_states() -> None:
+    """A controller from before KIP-343 knows registrations alone."""
+    legacy = [line for line in LIVES if not line.startswith("broker-state")]
+    told = f"metadata-told node=b1 leader=b1 replicas=b1 {LATER} detail={OF_CLUSTER}"
+
+    assert sketch("metadata", *legacy, *AGAIN, "node-stopped node=b2 detail=crash", told) != []
+
+
 FAILED_AT_START = ("node-started node=b2", "dir-failed node=b2 dir=0", GONE, "registered node=b2 incarnation=3")
 
 
