@@ -93,7 +93,7 @@ def test_broker_that_died_unheard_is_told_either_way(later: tuple[str, ...], lis
     assert right == [listed, unlisted]
 
 
-def test_dead_broker_is_told_until_its_session_ends_without_states() -> None:
+def test_legacy_controller_tells_a_dead_broker_of_a_session() -> None:
     """A controller from before KIP-343 knows registrations alone."""
     legacy = [line for line in LIVES if not line.startswith("broker-state")]
     told = f"metadata-told node=b1 leader=b1 replicas=b1 {LATER} detail={OF_CLUSTER}"
