@@ -138,6 +138,8 @@ def load(path: Path) -> tuple[Row, ...]:
             loaded.append(document.convert(Row, {"id": id_, "text": text, **dict(others)}, (n,)))
             if loaded[-1].edit:
                 _ = loaded[-1].digest
+            elif loaded[-1].second:
+                raise MutationError(f"{path.name}:{document.line((n,))}: a second edit without a first one")
         return tuple(loaded)
     except (OSError, TextError) as error:
         raise MutationError(str(error)) from error

@@ -11,13 +11,13 @@ A call of sessions names its records in JSON; a value of another form tells noth
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import chain
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from history.history import Attempt
 from history.op import Operation, OpType
@@ -26,7 +26,9 @@ from reports.rows import CLIENTS
 from reports.svg import PLOT, Backdrop, TimeScale
 
 PARTITIONS_MAX = 4  # with a panel of their own: those with the greatest lag
+LINES_MAX = 8  # of a panel: those with the greatest values
 _NS_PER_MS = 1_000_000
+_Name = tuple[str, str | None]  # "orders-0", and the topic's id if it is known
 _SESSIONS = ("group-poll", "share-poll", "process", "read-committed", "txn")
 
 
@@ -46,6 +48,7 @@ class Given(NamedTuple):
     reader: str
     offset: int
     value: str
+    has_place: bool = True  # whether the reader goes on behind it: a share group does not read in order
 
 
 class Rebalance(NamedTuple):
@@ -73,8 +76,8 @@ class DeliveryTrack:
     given: tuple[Given, ...]
 
     def readers(self, before_ns: int | None) -> tuple[str, ...]:
-        """Who was given a record of the partition by a call before this time, by name: a final read is behind by design."""
-        own = {record.reader for record in self.given if before_ns is None or record.asked_ns < before_ns}
+        """Who was given a record by a call before this time, and goes on behind it, by name. A final read is behind by design."""
+        own = {r.reader for r in self.given if r.has_place and (before_ns is None or r.asked_ns < before_ns)}
         return tuple(sorted(own, key=natural))
 
     def unseen(self, times_ns: Sequence[int]) -> list[int]:
@@ -128,24 +131,29 @@ def _sums(changes: Iterable[tuple[int, int]], times_ns: Sequence[int]) -> list[i
 
 
 def delivery_of(attempts: Iterable[Attempt], clients: int) -> tuple[DeliveryTrack, ...]:
-    """The tracks of all partitions of which a record was read, by name. `clients`: how many there are (`timeline.lane_count`)."""
-    acknowledged: defaultdict[str, list[Acknowledged]] = defaultdict(list)
-    given: defaultdict[str, list[Given]] = defaultdict(list)
+    """The tracks of all partitions with a record, by name; of one name a track for each topic id.
+
+    `clients`: how many there are (`timeline.lane_count`).
+    """
+    acknowledged: defaultdict[_Name, list[Acknowledged]] = defaultdict(list)
+    given: defaultdict[_Name, list[Given]] = defaultdict(list)
     for attempt in attempts:
         if not attempt.completion or attempt.completion[0].type is not OpType.OK:
             continue
-        for key, record in _acknowledged_by(attempt):
-            acknowledged[key].append(record)
-        for key, read in _given_by(attempt, clients):
-            given[key].append(read)
+        for name, record in _acknowledged_by(attempt):
+            acknowledged[name].append(record)
+        for name, read in _given_by(attempt, clients):
+            given[name].append(read)
+    names = acknowledged.keys() | given.keys()
+    counts = Counter(key for key, _ in names)
     by_time = attrgetter("time_ns")
     return tuple(
         DeliveryTrack(
-            key=key,
-            acknowledged=tuple(sorted(acknowledged[key], key=by_time)),
-            given=tuple(sorted(given[key], key=by_time)),
+            key=key if counts[key] == 1 else f"{key} (topic {topic_id or 'without an id'})",
+            acknowledged=tuple(sorted(acknowledged[key, topic_id], key=by_time)),
+            given=tuple(sorted(given[key, topic_id], key=by_time)),
         )
-        for key in sorted(given)
+        for key, topic_id in sorted(names, key=lambda name: (name[0], natural(name[1] or "")))
     )
 
 
@@ -154,6 +162,8 @@ def rebalances_of(attempts: Iterable[Attempt]) -> tuple[Rebalance, ...]:
     found = []
     for attempt in attempts:
         if attempt.invoke[0].f not in ("group-poll", "process") or not attempt.completion:
+            continue
+        if attempt.completion[0].type is not OpType.OK:
             continue
         answer = _answer(attempt.completion[0])
         last = attempt.completion[-1]
@@ -177,17 +187,19 @@ def delivery_figure(
     readers_by_key = {track.key: track.readers(final_reads_ns) for track in tracks}
     readers = sorted({reader for names in readers_by_key.values() for reader in names}, key=natural)
     colours = {reader: colour_of(number) for number, reader in enumerate(readers)}
-    unseen = tuple(
+    unseen = [
         _line(track.key, f"{track.key}: acknowledged records that nobody has read", colour_of(number), times, track.unseen(times))
         for number, track in enumerate(tracks)
-    )
+    ]
     panels = []
     for track in (track for track in tracks if readers_by_key[track.key]):
-        lags = {reader: [_ms(lag) for lag in track.lags_ns(reader, times)] for reader in readers_by_key[track.key]}
-        lines = tuple(_line(reader, f"{track.key}: {reader}", colours[reader], times, lag) for reader, lag in lags.items())
-        panels.append(Panel(name=f"{track.key}: realtime lag of each reader, ms", title=_LAG, lines=lines))
+        lines = [
+            _line(reader, f"{track.key}: {reader}", colours[reader], times, [_ms(lag) for lag in track.lags_ns(reader, times)])
+            for reader in readers_by_key[track.key]
+        ]
+        panels.append(_panel(f"{track.key}: realtime lag of each reader, ms", _LAG, lines))
     worst = sorted(panels, key=lambda panel: -panel.most)[:PARTITIONS_MAX]
-    first = Panel(name="unseen records of each partition", title=_UNSEEN, lines=unseen)
+    first = _panel("unseen records of each partition", _UNSEEN, unseen)
     return panels_figure(
         [first, *(panel for panel in panels if panel in worst)],
         scale,
@@ -198,6 +210,17 @@ def delivery_figure(
 
 _UNSEEN = "records that were acknowledged and that no read has returned yet"
 _LAG = "how long ago the oldest record was acknowledged that lies behind all that the reader was given"
+
+
+def _panel(name: str, title: str, lines: Sequence[PanelLine]) -> Panel:
+    """A panel of the lines with the greatest values; its name says how many are left out."""
+    most = sorted(lines, key=lambda one: -max((value for _, value in one.points if value is not None), default=0))[:LINES_MAX]
+    left_out = len(lines) - len(most)
+    return Panel(
+        name=name + (f", {left_out} more are lower" if left_out else ""),
+        title=title,
+        lines=tuple(one for one in lines if one in most),
+    )
 
 
 def _ms(time_ns: int | None) -> int | None:
@@ -215,33 +238,38 @@ def natural(reader: str) -> tuple[str, int]:
     return (name, int(number)) if number.isdigit() else (reader, 0)
 
 
-def _acknowledged_by(attempt: Attempt) -> Iterator[tuple[str, Acknowledged]]:
+def _acknowledged_by(attempt: Attempt) -> Iterator[tuple[_Name, Acknowledged]]:
     """The records that this call says are written."""
     first, last = attempt.invoke[0], attempt.completion[-1]
     if first.f == "produce" and first.acks != 0:
         for row in attempt.completion:
             if row.value is not None and row.partition is not None:
-                yield f"{row.topic}-{row.partition}", Acknowledged(row.time_ns, row.offset, row.value)
+                yield _name_of(row), Acknowledged(row.time_ns, row.offset, row.value)
     elif first.f == "txn":
         for key, offset, value in _sent(last):
-            yield key, Acknowledged(last.time_ns, offset, value)
+            yield (key, None), Acknowledged(last.time_ns, offset, value)
 
 
-def _given_by(attempt: Attempt, clients: int) -> Iterator[tuple[str, Given]]:
+def _given_by(attempt: Attempt, clients: int) -> Iterator[tuple[_Name, Given]]:
     """The records that this call returned."""
     first, last = attempt.invoke[0], attempt.completion[-1]
     client = f"client {first.process % clients}"
     if first.f == "poll":
         for row in attempt.completion:
             if row.value is not None and row.offset is not None and row.partition is not None:
-                yield f"{row.topic}-{row.partition}", Given(first.time_ns, row.time_ns, client, row.offset, row.value)
+                yield _name_of(row), Given(first.time_ns, row.time_ns, client, row.offset, row.value)
     elif first.f in _SESSIONS:
         answer = _answer(last)
         group = answer.get("group")
-        reader = f"group {group}" if isinstance(group, str) else client
+        reader = f"group {_visible(group)}" if isinstance(group, str) else client
         polls = [answer.get("records"), *_polled(last)]
         for key, offset, value in chain.from_iterable(map(_placed, polls)):
-            yield key, Given(first.time_ns, last.time_ns, reader, offset, value)
+            given = Given(first.time_ns, last.time_ns, reader, offset, value, has_place=first.f != "share-poll")
+            yield (key, None), given
+
+
+def _name_of(row: Operation) -> _Name:
+    return f"{row.topic}-{row.partition}", row.topic_id
 
 
 def _json(row: Operation) -> object:
@@ -271,8 +299,8 @@ def _sent(row: Operation) -> Iterator[tuple[str, int | None, str]]:
     """The records that a transaction sent: partition, offset, value."""
     for micro in _micros(row):
         match micro:
-            case ["send", str() as key, [int() | None as offset, str() as value]]:
-                yield key, offset, value
+            case ["send", str() as key, [offset, str() as value]]:
+                yield _visible(key), offset if _is_offset(offset) else None, _visible(value)
 
 
 def _placed(records: object) -> Iterator[tuple[str, int, str]]:
@@ -280,9 +308,18 @@ def _placed(records: object) -> Iterator[tuple[str, int, str]]:
     for key, rows in records.items() if isinstance(records, dict) else ():
         for row in rows if isinstance(rows, list) else ():
             match row:
-                case [int() as offset, str() as value, *_]:
-                    yield key, offset, value
+                case [int() as offset, str() as value, *_] if _is_offset(offset):
+                    yield _visible(key), offset, _visible(value)
+
+
+def _is_offset(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _visible(words: str) -> str:
+    """Words from JSON, which may hold half of a surrogate pair, as a page can be written with them."""
+    return words.encode("utf-8", "replace").decode("utf-8")
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+    return tuple(_visible(item) for item in value if isinstance(item, str)) if isinstance(value, list) else ()

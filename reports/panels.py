@@ -26,6 +26,7 @@ _PANEL = 48  # px
 _GAP = 26
 _LETTER = 7  # px of a letter of the legend, roughly
 _DODGE = 2  # px between lines with equal values, so that each is visible
+_DODGE_MAX = 8  # px: more would show another value
 Points = tuple[tuple[int, int | None], ...]  # time in ns, value; None: the line ends
 
 
@@ -99,7 +100,7 @@ def _panel_svg(panel: Panel, scale: TimeScale, top: int) -> str:
     parts.append(path("".join(f"M{LEFT} {y}h{PLOT}" for _, y in ticks), css="grid"))
     parts += [text(LEFT - 8, y + 4, str(value), css="tick", anchor="end") for value, y in ticks]
     for number, one in enumerate(panel.lines):
-        up = _DODGE * number
+        up = min(_DODGE * number, _DODGE_MAX)
         pixels = [
             (scale.x(t), None if value is None else bottom - up - value * _PANEL // panel.most)
             for t, value in visible(one.points, scale)

@@ -193,8 +193,6 @@ def _rebalances_svg(changes: Sequence[Rebalance], scale: TimeScale, y: int) -> s
         if scale.shows(change.time_ns, change.time_ns):
             x = scale.x(change.time_ns)
             d = f"M{x - 4} {y - 3}h8l-4 8z" if change.given else f"M{x - 4} {y + _BOX + 2}h8l-4 -8z"
-            words = f"client {change.process}: {change.words}, at {seconds(change.time_ns)} s (row {change.index})"
-            marks.append(
-                f'<g data-row="{change.index}" data-t="{change.time_ns}">{path(d, css="mark rebalance", title=words)}</g>'
-            )
+            words = f"client {change.process}: {change.words}, at {seconds(change.time_ns)} s (row {change.row})"
+            marks.append(f'<g data-row="{change.row}" data-t="{change.time_ns}">{path(d, css="mark rebalance", title=words)}</g>')
     return "".join(marks)

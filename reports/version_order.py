@@ -13,6 +13,7 @@ from reports.delivery import DeliveryTrack, natural
 
 AROUND = 2  # offsets shown on each side of one with several values
 ROWS_MAX = 12
+VALUES_MAX = 6  # of one offset
 _NAMES_MAX = 6
 
 
@@ -46,6 +47,7 @@ class VersionRow:
 
     offset: int
     versions: tuple[Version, ...]
+    left_out: int = 0  # values beyond the bound
 
     @property
     def differs(self) -> bool:
@@ -68,7 +70,8 @@ def version_orders_of(tracks: Sequence[DeliveryTrack], events: Iterable[ClusterE
     for event in events:
         if event.kind is EventKind.RECORD_ON_DISK:
             on_disk[f"{event.topic}-{event.partition}"].append(event)
-    orders = (_order_of(track, on_disk[track.key]) for track in tracks)
+    # A disk tells no topic id: where a name has several, its records may be of another topic.
+    orders = (_order_of(track, on_disk.get(track.key, [])) for track in tracks)
     return tuple(order for order in orders if order.rows)
 
 
@@ -84,7 +87,11 @@ def _order_of(track: DeliveryTrack, on_disk: Sequence[ClusterEvent]) -> VersionO
             break
         shown |= neighbours
     rows = (
-        VersionRow(offset=offset, versions=tuple(_version(value, known) for value, known in told[offset].items()))
+        VersionRow(
+            offset=offset,
+            versions=tuple(_version(value, known) for value, known in list(told[offset].items())[:VALUES_MAX]),
+            left_out=max(0, len(told[offset]) - VALUES_MAX),
+        )
         for offset in sorted(shown)
     )
     return VersionOrder(key=track.key, rows=tuple(rows), left_out=len({*differing} - shown))

@@ -142,7 +142,7 @@ class Broker(Struct):
     registration_request: int = 0
     learned: bool = False  # V3 §E was completed in this life
     learning_topics: tuple[str, ...] = ()
-    learning_ids: tuple[TopicId, ...] = ()  # of those whose znodes were there
+    learning_ids: dict[str, TopicId] = {}  # of those whose znodes were there
     learning: list[Assigned] = []  # partitions whose states are being read (V3 §E step 2)
     before_learning: tuple[TopicPartition, ...] = ()
     dir_births: tuple[Incarnation, ...] = ()  # the registration that first used each log directory

@@ -33,7 +33,7 @@ from reference.log.log import recover
 from reference.machine import Turn
 from reference.replica import follower
 from reference.replica.partition import Idle, note_of
-from reference.types import NO_INCARNATION, NO_TOPIC_ID, Creation, Incarnation, Offset, TopicId, TopicPartition
+from reference.types import NO_INCARNATION, NO_TOPIC_ID, Creation, Incarnation, Offset, TopicId, TopicPartition, topic_of
 
 
 def boot(turn: Turn, broker: Broker, image: tuple[DirImage, ...]) -> None:
@@ -177,12 +177,12 @@ def _read_assignments(turn: Turn, broker: Broker, answer: AnyAnswer) -> None:
 def _read_states(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
     """V3 §E step 2: read the leader and the ISR of each partition assigned to this broker."""
     mine = []
+    broker.learning_ids = {}
     for topic, answer in zip(broker.learning_topics, answers, strict=True):
         if isinstance(answer, Data):
             assigned = paths.decode_topic(topic, answer.data)
-            topic_id = TopicId(answer.czxid)
+            topic_id = broker.learning_ids[topic] = TopicId(answer.czxid)
             mine += [Assigned(tp, replicas, topic_id) for tp, replicas in assigned if turn.config.broker in replicas]
-    broker.learning_ids = tuple(TopicId(answer.czxid) for answer in answers if isinstance(answer, Data))
     broker.learning = mine
     broker.registration = Registration.LEARNING_STATES
     if mine:
@@ -203,10 +203,10 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
         # V3 §E step 4 (R-046), before the states of another topic of the same name are applied. A replica with a role got a
         # command meanwhile, which assigns it.
         if _is_stray(turn, broker, tp, topic_ids) and isinstance(broker.partitions[tp].role, Idle):
-            if broker.partitions[tp].log.topic_id in broker.learning_ids:
-                delete_replica(turn, broker, tp)
-            else:
+            if strays.is_gone(broker, broker.partitions[tp].log.topic_id, broker.learning_ids.get(topic_of(tp))):
                 delete_with_topic(turn, broker, tp)
+            else:
+                delete_replica(turn, broker, tp)
     for found, answer in zip(broker.learning, answers, strict=True):
         is_there = found.tp in broker.partitions or not turn.config.variant.removals_first
         if not isinstance(answer, Data) or not is_there:
@@ -220,7 +220,7 @@ def _learn(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> None:
     broker.learned = True
     broker.learning = []
     broker.learning_topics = ()
-    broker.learning_ids = ()
+    broker.learning_ids = {}
     broker.before_learning = ()
     strays.after_learning(turn, broker, tuple(tp for tp in broker.partitions if _is_stray(turn, broker, tp, topic_ids)))
 

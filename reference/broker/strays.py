@@ -91,7 +91,18 @@ def on_answer(turn: Turn, broker: Broker, answers: tuple[AnyAnswer, ...]) -> Non
         answer = found[topic]
         if not unchanged:
             continue
-        if not isinstance(answer, Data) or NO_TOPIC_ID != suspect.topic_id < TopicId(answer.czxid):
+        later = TopicId(answer.czxid) if isinstance(answer, Data) else None
+        assigned = dict(paths.decode_topic(topic, answer.data)) if isinstance(answer, Data) else {}
+        if is_gone(broker, suspect.topic_id, later):
             delete_with_topic(turn, broker, suspect.tp)
-        elif turn.config.broker not in dict(paths.decode_topic(topic, answer.data)).get(suspect.tp, ()):
+        elif turn.config.broker not in assigned.get(suspect.tp, ()):
             delete_replica(turn, broker, suspect.tp)
+
+
+def is_gone(broker: Broker, topic_id: TopicId, there: TopicId | None) -> bool:
+    """Whether ZooKeeper has deleted this topic, where it has one of its name with the id `there`, or none.
+
+    A server that lags may not know a topic yet; but a session reads nothing from before its own registration. So a topic that is
+    older than that, and missing, is gone.
+    """
+    return NO_TOPIC_ID != topic_id < (broker.incarnation if there is None else there)

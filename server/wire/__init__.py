@@ -10,6 +10,7 @@ import sys
 # starts, and Hypothesis leaves a folder where the node was started.
 if "hypothesis" not in sys.modules:
     sys.modules["hypothesis"] = None  # type: ignore[assignment]
-    import kio.static.primitive  # noqa: F401
-
-    del sys.modules["hypothesis"]
+    try:
+        import kio.static.primitive  # noqa: F401
+    finally:
+        del sys.modules["hypothesis"]

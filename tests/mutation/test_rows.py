@@ -47,6 +47,7 @@ def test_edits_are_read_as_they_were_written() -> None:
         ("- H-1: x\n- H-2: y\n  edit: log.log.truncate nothing\n", r"some\.yaml:2: .*not of the form"),
         ("- H-1: x\n  edit: log.log.truncate a => b\n  second: log.log.truncate a b => c\n", r"some\.yaml:1: .*invalid syntax"),
         ("- H-1: x\n  edit: log.log.truncate a b => c\n", r"some\.yaml:1: .*invalid syntax"),
+        ("- H-1: x\n  second: log.log.truncate a => b\n", r"some\.yaml:1: a second edit without a first one"),
         ("H-1\n", r"some\.yaml:1: "),
     ],
 )

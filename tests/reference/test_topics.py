@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from reference.broker.broker import Assigned, Registration
+from reference.broker import strays
+from reference.broker.broker import Assigned, Broker, Registration
 from reference.config import VARIANTS
 from reference.coordination import paths
 from reference.coordination.api import Create, Data, Delete, GetData
@@ -30,6 +31,7 @@ from reference.types import (
     Address,
     BrokerId,
     ControllerEpoch,
+    Incarnation,
     LeaderEpoch,
     Millis,
     Offset,
@@ -220,6 +222,25 @@ def test_log_deleted_at_startup_is_not_created_again(again: tuple[int, ...]) -> 
     lab.is_held = lambda _: False
     lab.settle()
     assert brokers_with_log(lab, T0) == sorted(again)
+
+
+@pytest.mark.parametrize(
+    ("topic", "there", "gone"),
+    [
+        (5, None, True),
+        (5, 9, True),
+        (12, None, False),
+        (12, 15, True),
+        (5, 5, False),
+        (12, 12, False),
+        (NO_TOPIC_ID, None, False),
+    ],
+)
+def test_missing_topic_is_gone_if_the_registration_is_later(topic: int, there: int | None, gone: bool) -> None:
+    """A ZooKeeper server that lags may not know a topic yet that was created after the registration (here 10)."""
+    broker = Broker(incarnation=Incarnation(10))
+
+    assert strays.is_gone(broker, TopicId(topic), None if there is None else TopicId(there)) is gone
 
 
 # --- requests for another topic -------------------------------------------------------------------------------------------------

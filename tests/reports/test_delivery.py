@@ -10,7 +10,7 @@ from history.history import History
 from history.op import OpType
 from history.recorder import Record
 from reports.calls import calls_of
-from reports.delivery import DeliveryTrack, delivery_figure, delivery_of, rebalances_of
+from reports.delivery import LINES_MAX, DeliveryTrack, delivery_figure, delivery_of, rebalances_of
 from reports.svg import Backdrop, TimeScale
 from reports.timeline import timeline_figure
 from reports.version_order import ROWS_MAX, version_orders_of
@@ -106,7 +106,8 @@ def test_members_of_a_group_are_one_reader() -> None:
     call(scene, 2, "share-poll", {"group": "g", "records": {"orders-0": [[1, "b", 1]]}}, at=20)
 
     (track,) = tracks_of(scene)
-    assert (track.readers(None), track.lags_ns("group g", at(15, 30))) == (("group g",), [14 * MS, 0])
+    assert (track.readers(None), track.lags_ns("group g", at(15))) == (("group g",), [14 * MS])
+    assert track.unseen(at(15, 30)) == [1, 0]
 
 
 def test_transaction_sends_and_polls_count() -> None:
@@ -137,6 +138,67 @@ def test_rebalances_are_marked_on_the_lane_of_their_client() -> None:
 
     assert [change.words for change in changes] == ["given t-0, t-1; taken t-2", "taken t-1"]
     assert (svg.count("mark rebalance"), "client 1: given t-0, t-1; taken t-2, at 0.011 s" in svg) == (2, True)
+
+
+def test_marks_name_the_row_of_their_call() -> None:
+    scene = Scene()
+    call(scene, 1, "group-poll", {"group": "g", "assigned": ["t-0"]}, at=10)
+    history = history_of(scene)
+    svg = timeline_figure(calls_of(history.attempts), SCALE, CALM, rebalances=rebalances_of(history.attempts))
+
+    assert '<g data-row="1" data-t="11000000"><path' in svg
+    assert "(row 1)" in svg
+
+
+def test_partition_that_nobody_read_is_unseen() -> None:
+    scene = Scene()
+    scene.produce(0, "a", start=0, end=1, offset=0)
+
+    (track,) = tracks_of(scene)
+    assert (track.unseen(at(5)), ">unseen records of each partition<" in delivery_figure([track], SCALE, CALM)) == ([1], True)
+
+
+def test_topics_of_one_name_have_a_track_each() -> None:
+    scene = Scene()
+    for topic_id, value in (("7", "a"), ("12", "b")):
+        asked: dict[str, Any] = {"process": 1, "f": "poll", "topic": "t", "partition": 0, "topic_id": topic_id}
+        scene.at(1).operation(type=OpType.INVOKE, records=(Record(offset=0),), **asked)
+        scene.at(2).operation(type=OpType.OK, records=(Record(offset=0, value=value),), **asked)
+
+    tracks = tracks_of(scene)
+    assert [track.key for track in tracks] == ["t-0 (topic 7)", "t-0 (topic 12)"]
+    assert version_orders_of(tracks, []) == ()
+
+
+def test_share_group_has_no_place_and_so_no_lag() -> None:
+    scene = Scene()
+    scene.produce(0, "a", start=0, end=1, offset=0)
+    call(scene, 2, "share-poll", {"group": "g", "records": {"orders-0": [[4, "b", 1]]}}, at=20)
+
+    (track,) = tracks_of(scene)
+    assert track.readers(None) == ()
+
+
+def test_half_a_surrogate_pair_is_replaced() -> None:
+    scene = Scene()
+    call(scene, 1, "group-poll", '{"group":"g","records":{"t-0":[[0,"\\ud800"],[true,"x"],[-1,"y"]]}}', at=10)
+
+    (track,) = tracks_of(scene)
+    assert [record.value for record in track.given] == ["?"]
+
+
+def test_panel_with_many_lines_keeps_the_highest() -> None:
+    scene = Scene()
+    for n in range(LINES_MAX + 3):
+        for offset in range(n + 1):
+            asked: dict[str, Any] = {"process": 0, "f": "produce", "topic": "t", "partition": n, "acks": -1}
+            record = Record(value=f"{n}-{offset}", offset=offset)
+            scene.at(1).operation(type=OpType.INVOKE, records=(record,), **asked)
+            scene.at(2).operation(type=OpType.OK, records=(record,), **asked)
+    svg = delivery_figure(tracks_of(scene), SCALE, CALM)
+
+    assert ">unseen records of each partition, 3 more are lower<" in svg
+    assert ("t-2: acknowledged" in svg, "t-3: acknowledged" in svg) == (False, True)
 
 
 def test_version_order_shows_who_saw_which_value() -> None:
