@@ -122,11 +122,6 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "adopted"  # B-69: a log without a topic id takes the first | is an earlier topic's
     )
 
-    def __post_init__(self) -> None:
-        """Proposal B has requests alone, and no cancellation that could be left out (C-19)."""
-        if self.reassignment == "B" and not self.reassign_rollback:
-            raise ValueError("reassign_rollback is of proposal A of KIP-236; proposal B has no rollback to leave out")
-
 
 SAFE = Variant()
 

@@ -6,7 +6,7 @@ fetch leaves the ISR. So while no fault is in force the high watermark stands st
 A leader whose change of the ISR is open cannot know which of the two is in force, and counts a record as committed only where
 min.insync.replicas members of both hold it (KAFKA-15583). So a change to fewer members holds the high watermark up until it ends:
 it may have to wait for the next controller. A record is committed only when the members that an open change adds hold it, too
-(KIP-497, the maximal ISR): one of them may have died since.
+(KIP-497, the maximal ISR): one of them may have died since. That holds for the bound B after the first such change was asked for.
 
 Judged are the stretches, longer than the promised time, in which neither the high watermark nor the state in ZooKeeper changes,
 no fault begins or ends and no process ends: at their end every record is committed that the ISR held that long before.
@@ -86,6 +86,7 @@ class _Partition:
         self._epoch = -1
         self._isr: tuple[str, ...] = ()
         self._wanted: set[str] = set()  # the members of ISRs that the leader asked for, without an answer
+        self._asked_ns = 0  # when it asked for the first of them
         self.hw = 0
 
     def see(self, row: EventRow) -> None:
@@ -96,6 +97,7 @@ class _Partition:
             self.leader, self._epoch, self._isr = row.leader, row.leader_epoch, row.isr
             self._wanted.clear()
         elif row.kind == K.ISR_CHANGE_SENT and row.node == self.leader:
+            self._asked_ns = self._asked_ns if self._wanted else row.time_ns
             self._wanted.update(row.isr)
         elif row.kind == K.ISR_CHANGE_ENDED and row.node == self.leader:
             self._wanted.clear()
@@ -109,12 +111,16 @@ class _Partition:
         elif row.kind == K.HW and row.node == self.leader:
             self.hw = row.hw
 
-    def replicated_offset(self) -> int:
-        """The log end that the maximal ISR has reached; 0 if the ISR is short, or a member does not act in the present epoch."""
+    def replicated_offset(self, now_ns: int, answered_ns: int) -> int:
+        """The log end that the maximal ISR has reached; 0 if the ISR is short, or a member does not act in the present epoch.
+
+        A change of the ISR counts for `answered_ns`: longer than that none may stay open.
+        """
         acting = all(self._roles.get(node) == self._epoch for node in self._isr)
         if self.leader is None or not acting or len(self._isr) < self._least:
             return 0
-        return min(len(self._replicas.log(node).values) for node in {*self._isr, *self._wanted})
+        wanted = self._wanted if now_ns - self._asked_ns <= answered_ns else set()
+        return min(len(self._replicas.log(node).values) for node in {*self._isr, *wanted})
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:
@@ -134,7 +140,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
         while place < len(rows) and rows[place].at < end and rows[place].time_ns < due_ns:
             partition.see(rows[place])
             place += 1
-        offsets_held = partition.replicated_offset()
+        offsets_held = partition.replicated_offset(due_ns, facts.promise.bound_ms * MS)
         if offsets_held > partition.hw:
             happened = f"{partition.leader} raised the HW of {topic}-{number} above {partition.hw} only at row {end}"
             complaints.append(f"{happened}, though its ISR held offset {offsets_held - 1} for {_late_ns(facts) // MS} ms")

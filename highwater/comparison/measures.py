@@ -145,6 +145,8 @@ def _wanted_ns(performed: Performed) -> Iterator[int]:
     asked: dict[Key, tuple[int, str]] = {}
     for attempt in performed.history.attempts:
         invoked_row = attempt.invoke[0]
+        if attempt.completion and attempt.completion[0].type is OpType.FAIL:
+            continue  # a request that was refused asks for nothing
         if invoked_row.f in ("reassign", "reassign-extra", "reassign-request"):
             name, _, replicas = (invoked_row.value or "").partition(" on ")
             topic, _, index = name.rpartition("-")

@@ -102,6 +102,7 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 Hazard = Literal["unknown-hw", "parted-logs", "missed-elections", "outlived-isr", "last-replica", "orphan-request"]
+ZOOKEEPER_WRITE_MS_MAX = 30  # the promise of promptness counts steps, and a slower ZooKeeper would be blamed on the brokers
 REFERENCE = "reference"  # the system of a plan that names none
 _TO, _AND = "..", "_"  # in the words of a system, behind the versions that its brokers start as and between them
 
@@ -381,6 +382,9 @@ def _complaints_of_cluster(plan: Plan) -> Iterator[Complaint]:
     cluster = plan.cluster
     if plan.variant is None and plan.protocol not in VARIANTS:
         yield Complaint(path=("protocol",), sentence=unknown_protocol(plan.protocol))
+    if plan.variant is not None and plan.variant.reassignment == "B" and not plan.variant.reassign_rollback:
+        sentence = "reassign_rollback is of proposal A of KIP-236; proposal B has no rollback to leave out"
+        yield Complaint(path=("variant", "reassign_rollback"), sentence=sentence)
     for name in _AT_LEAST_ONE:
         if getattr(cluster, name) < 1:
             yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1, not {getattr(cluster, name)}")
@@ -388,6 +392,9 @@ def _complaints_of_cluster(plan: Plan) -> Iterator[Complaint]:
         value = getattr(cluster, name)
         if value is not UNSET and value < 1:
             yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1, not {value}")
+    if cluster.zookeeper_write_ms is not UNSET and cluster.zookeeper_write_ms > ZOOKEEPER_WRITE_MS_MAX:
+        sentence = f"zookeeper_write_ms must be at most {ZOOKEEPER_WRITE_MS_MAX}, not {cluster.zookeeper_write_ms}"
+        yield Complaint(path=("cluster", "zookeeper_write_ms"), sentence=sentence)
     if cluster.zookeeper not in (1, 3):
         yield Complaint(path=("cluster", "zookeeper"), sentence=f"zookeeper must be 1 or 3 servers, not {cluster.zookeeper}")
     if not cluster.topics:

@@ -38,6 +38,10 @@ def test_valid_plan_has_no_complaints() -> None:
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
+        (
+            replace(GOOD, variant=replace(SAFE, reassignment="B", reassign_rollback=False)),
+            "reassign_rollback is of proposal A of KIP-236; proposal B has no rollback to leave out",
+        ),
         (replace(GOOD, protocol="raft"), "unknown protocol 'raft'; known: safe, v3"),
         (_workload(name="consume"), "unknown workload 'consume'; known: produce-consume"),
         (_workload(producers=0), "producers must be at least 1, not 0"),
@@ -48,6 +52,7 @@ def test_valid_plan_has_no_complaints() -> None:
         (_cluster(fetch_wait_max_ms=-1), "fetch_wait_max_ms must be at least 1, not -1"),
         (_cluster(fetch_max_bytes=0), "fetch_max_bytes must be at least 1, not 0"),
         (_cluster(producer_id_block_size=0), "producer_id_block_size must be at least 1, not 0"),
+        (_cluster(zookeeper_write_ms=31), "zookeeper_write_ms must be at most 30, not 31"),
         (_cluster(zookeeper_write_ms=0), "zookeeper_write_ms must be at least 1, not 0"),
         (replace(GOOD, min_acked=-1), "min_acked must be at least 0, not -1"),
         (

@@ -1,9 +1,8 @@
 """Two other ways to move a partition: KIP-455's order of the assignment, and Kafka before KIP-236, which has no way back."""
 
 import pytest
-from msgspec.structs import replace
 
-from reference.config import SAFE, VARIANTS
+from reference.config import VARIANTS
 from reference.coordination import paths
 from reference.coordination.api import Create
 from tests.reference.lab import T0
@@ -89,8 +88,3 @@ def test_another_target_waits_until_the_first_is_reached() -> None:
 
     assert wait_until(lab, lambda: assigned_replicas(lab) == from_the_first)
     assert wait_until(lab, lambda: is_moved_to(lab, (2, 3, 4)))
-
-
-def test_proposal_b_has_no_rollback_to_leave_out() -> None:
-    with pytest.raises(ValueError, match="reassign_rollback is of proposal A"):
-        replace(SAFE, reassignment="B", reassign_rollback=False)

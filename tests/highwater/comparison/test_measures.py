@@ -126,6 +126,17 @@ def test_wanted_replicas_count_from_the_last_request() -> None:
     assert figure("wanted_median_ms", builder) == 2
 
 
+def test_refused_request_asks_for_no_replicas() -> None:
+    builder = HistoryBuilder()
+    builder.op(1, OpType.INVOKE, "reassign-extra", ({"value": "orders-0 on 2,3"},))
+    builder.op(1, OpType.OK, "reassign-extra", ({"value": "orders-0 on 2,3"},))
+    builder.op(1, OpType.INVOKE, "reassign-extra", ({"value": "orders-0 on 3,4"},))
+    builder.op(1, OpType.FAIL, "reassign-extra", ({"value": "orders-0 on 3,4"},))
+    moved(builder, EventKind.REASSIGNMENT_ENDED, "forward to 2,3")
+
+    assert figure("wanted_median_ms", builder) == 4
+
+
 def test_leader_is_not_ready_from_the_write_until_it_leads() -> None:
     builder = HistoryBuilder()
     builder.state("b1", 1, "b1 b2")
