@@ -81,7 +81,7 @@ def test_open_change_of_the_isr_holds_the_hw_up(rows: tuple[str, ...], is_report
     assert (complaints(*history) != []) == is_reported
 
 
-def test_change_that_is_asked_for_again_and_again_excuses_no_more() -> None:
+def test_change_asked_for_without_end_excuses_no_more() -> None:
     """No controller may be missing for longer than B: then the members in force decide."""
     asks = [f"{WIDER} time_ns={at * 10**9}" for at in range(1, 60)]
     history = (*BEGUN, *HELD, *asks, LATE.replace("9000", "60000"))
