@@ -73,16 +73,19 @@ def panels_figure(
     top = _TOP + ROW * len(rows) + _GAP
     bottom = top + (_PANEL + _GAP) * len(panels) - _GAP
     parts = [shade(scale, behind, _TOP, bottom), bands(rows, scale, _TOP), time_axis(scale, top, bottom)]
-    parts.append(_legend_svg(legend, top - 8))
+    parts.append(_legend_svg(legend, top - 8, LEFT))
     parts += [_panel_svg(panel, scale, top + (_PANEL + _GAP) * number) for number, panel in enumerate(panels)]
     return figure(bottom + 22, label, parts, scale)
 
 
-def _legend_svg(legend: Sequence[tuple[str, str]], y: int) -> str:
-    """Words in their colours, the last one at the right edge."""
+def _legend_svg(legend: Sequence[tuple[str, str]], y: int, left: int) -> str:
+    """Words in their colours, the last one at the right edge; what does not fit is told where the pointer rests on a line."""
     parts = []
     x = LEFT + PLOT
     for words, colour in reversed(legend):
+        if x - _LETTER * len(words) < left:
+            parts.append(text(x, y, "…", css="lane-label", anchor="end"))
+            break
         parts.append(text(x, y, words, css=f"lane-label {colour}", anchor="end"))
         x -= _LETTER * len(words) + 16
     return "".join(parts)
@@ -96,7 +99,8 @@ def _panel_svg(panel: Panel, scale: TimeScale, top: int) -> str:
         line(LEFT, bottom, LEFT + PLOT, bottom, css="axis"),
         text(LEFT, top - 6, panel.name, css="axis-label", title=panel.title),
     ]
-    parts.append(_legend_svg([(one.name, one.colour) for one in panel.lines if one.name], top - 6))
+    behind_the_name = LEFT + _LETTER * len(panel.name) + 16
+    parts.append(_legend_svg([(one.name, one.colour) for one in panel.lines if one.name], top - 6, behind_the_name))
     parts.append(path("".join(f"M{LEFT} {y}h{PLOT}" for _, y in ticks), css="grid"))
     parts += [text(LEFT - 8, y + 4, str(value), css="tick", anchor="end") for value, y in ticks]
     for number, one in enumerate(panel.lines):
