@@ -110,7 +110,7 @@ def _led_by_one(plan: Plan, *, controller: bool) -> tuple[World, BrokerId]:
     for leader in scene.brokers:
         replicas = (leader, *(broker for broker in scene.brokers if broker != leader))
         assignment = {_TOPIC: (replicas,) * plan.cluster.topics[0].partitions}
-        world = World(replace(scene_of(plan), assignment=assignment), watch=no_watch)
+        world = World(replace(scene, assignment=assignment), watch=no_watch)
         world.warm_up()
         elected = paths.decode_controller(world.server.tree.nodes[paths.CONTROLLER].data)
         if (elected == leader) is controller:

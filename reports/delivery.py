@@ -21,9 +21,9 @@ from typing import NamedTuple, TypeGuard
 
 from history.history import Attempt
 from history.op import Operation, OpType
-from reports.panels import Panel, PanelLine, Points, colour_of, panels_figure
+from reports.panels import Panel, PanelLine, Points, panels_figure
 from reports.rows import CLIENTS
-from reports.svg import PLOT, Backdrop, TimeScale
+from reports.svg import PLOT, Backdrop, TimeScale, colour_of
 
 PARTITIONS_MAX = 4  # with a panel of their own: those with the greatest lag
 LINES_MAX = 8  # of a panel: those with the greatest values
@@ -176,7 +176,7 @@ def rebalances_of(attempts: Iterable[Attempt]) -> tuple[Rebalance, ...]:
 def delivery_figure(
     tracks: Sequence[DeliveryTrack], scale: TimeScale, behind: Backdrop, *, final_reads_ns: int | None = None
 ) -> str:
-    """Draw the unseen records of all partitions, and below the lag of the readers of each; "" where nothing was read.
+    """Draw the unseen records of all partitions, and below the lag of the readers of each; "" without tracks.
 
     Final reads, from `final_reads_ns` on, begin at the beginning, so how far they are behind says nothing.
     """

@@ -10,14 +10,13 @@ from reports.bands import ROW, bands, paused, shown
 from reports.replicas import PartitionTrack, Point, ReplicaTrack, RoleSpan
 from reports.svg import (
     LEFT,
-    PLOT,
     Backdrop,
     Pointer,
     TimeScale,
+    colour_of,
     figure,
     from_to,
     group,
-    line,
     nice_ticks,
     path,
     point,
@@ -28,6 +27,7 @@ from reports.svg import (
     text,
     time_axis,
     visible,
+    y_axis,
 )
 
 _TOP = 8
@@ -48,7 +48,7 @@ def partition_figure(
     pointers: Sequence[Pointer] = (),
 ) -> str:
     """Draw the figure of one partition's replicas over time. `brokers` fixes the colour of each replica in all figures."""
-    colours = {node: f"r{brokers.index(node) % 8}" if node in brokers else "r7" for node in (r.node for r in track.replicas)}
+    colours = {node: colour_of(brokers.index(node)) if node in brokers else "r7" for node in (r.node for r in track.replicas)}
     rows = shown(behind.windows, scale)
     lanes_top = _TOP + ROW * len(rows) + 2
     lanes_end = lanes_top + _LANE * len(track.replicas)
@@ -135,7 +135,7 @@ def _offsets_svg(track: PartitionTrack, scale: TimeScale, top: int, colours: dic
         return [(scale.x(t), None if v is None else bottom - up - (v - low) * _OFFSETS // span) for t, v in points]
 
     ticks = [(v, bottom - (v - low) * _OFFSETS // (high - low)) for v in nice_ticks(low, high, 6)]
-    parts = [_y_axis_svg(ticks, top, bottom, "offset: log end solid, high watermark dashed")]
+    parts = [y_axis(ticks, top, bottom, "offset: log end solid, high watermark dashed")]
     for number, (replica, leos, hws) in enumerate(zip(track.replicas, leo, hw, strict=True)):
         colour, end, up = colours[replica.node], scale.x(scale.end_ns), _DODGE * number
         hw_line = path(step_path(pixels(hws, up), end), css=f"hw {colour}", title=f"HW of {replica.node}")
@@ -166,18 +166,11 @@ def _lags_svg(track: PartitionTrack, scale: TimeScale, top: int, colours: dict[s
     most = max((v for points in lags for _, v in points if v is not None), default=0)
     bottom = top + _LAG
     if not most:
-        return _y_axis_svg([], top, bottom, "records behind the longest log: none")
+        return y_axis([], top, bottom, "records behind the longest log: none")
     ticks = [(v, bottom - v * _LAG // most) for v in nice_ticks(0, most, 3)]
-    parts = [_y_axis_svg(ticks, top, bottom, "records behind the longest log")]
+    parts = [y_axis(ticks, top, bottom, "records behind the longest log")]
     for replica, points in zip(track.replicas, lags, strict=True):
         pixels = [(scale.x(t), None if v is None else bottom - v * _LAG // most) for t, v in points]
         d = step_path(pixels, scale.x(scale.end_ns))
         parts.append(path(d, css=f"leo {colours[replica.node]}", title=f"{replica.node}: records behind the longest log"))
-    return "".join(parts)
-
-
-def _y_axis_svg(ticks: Sequence[tuple[int, int]], top: int, bottom: int, words: str) -> str:
-    parts = [line(LEFT, bottom, LEFT + PLOT, bottom, css="axis"), text(LEFT, top - 6, words, css="axis-label")]
-    parts.append(path("".join(f"M{LEFT} {y}h{PLOT}" for _, y in ticks), css="grid"))
-    parts += [text(LEFT - 8, y + 4, str(value), css="tick", anchor="end") for value, y in ticks]
     return "".join(parts)

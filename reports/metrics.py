@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from checkers.liveness.metrics import short_name
 from history.event import ClusterEvent
 from history.event import EventKind as K
-from reports.panels import Panel, PanelLine, Points, colour_of, panels_figure
-from reports.svg import Backdrop, TimeScale
+from reports.panels import Panel, PanelLine, Points, panels_figure
+from reports.svg import Backdrop, TimeScale, colour_of
 
 _UNDRAWN = ("LastLeaderElectionTimeMs",)  # a time of the day: no line over time
 

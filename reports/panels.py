@@ -11,7 +11,6 @@ from reports.svg import (
     TimeScale,
     figure,
     group,
-    line,
     nice_ticks,
     path,
     shade,
@@ -19,6 +18,7 @@ from reports.svg import (
     text,
     time_axis,
     visible,
+    y_axis,
 )
 
 _TOP = 8
@@ -58,11 +58,6 @@ class Panel:
         return max((value for one in self.lines for _, value in one.points if value is not None), default=1) or 1
 
 
-def colour_of(number: int) -> str:
-    """The class of the colour of the process or partition with this number."""
-    return f"r{number % 8}"
-
-
 def panels_figure(
     panels: Sequence[Panel], scale: TimeScale, behind: Backdrop, *, label: str, legend: Sequence[tuple[str, str]] = ()
 ) -> str:
@@ -95,14 +90,9 @@ def _panel_svg(panel: Panel, scale: TimeScale, top: int) -> str:
     """One panel: its axis and its lines."""
     bottom = top + _PANEL
     ticks = [(value, bottom - value * _PANEL // panel.most) for value in nice_ticks(0, panel.most, 3)]
-    parts = [
-        line(LEFT, bottom, LEFT + PLOT, bottom, css="axis"),
-        text(LEFT, top - 6, panel.name, css="axis-label", title=panel.title),
-    ]
     behind_the_name = LEFT + _LETTER * len(panel.name) + 16
+    parts = [y_axis(ticks, top, bottom, panel.name, title=panel.title)]
     parts.append(_legend_svg([(one.name, one.colour) for one in panel.lines if one.name], top - 6, behind_the_name))
-    parts.append(path("".join(f"M{LEFT} {y}h{PLOT}" for _, y in ticks), css="grid"))
-    parts += [text(LEFT - 8, y + 4, str(value), css="tick", anchor="end") for value, y in ticks]
     for number, one in enumerate(panel.lines):
         up = min(_DODGE * number, _DODGE_MAX)
         pixels = [

@@ -148,7 +148,7 @@ class RunPage:
     nodes: tuple[NodeTrack, ...]
     partitions: tuple[PartitionTrack, ...]
     metrics: tuple[MetricTrack, ...]
-    delivery: tuple[DeliveryTrack, ...]  # of the partitions that clients read
+    delivery: tuple[DeliveryTrack, ...]  # of the partitions with a record that was acknowledged or read
     rebalances: tuple[Rebalance, ...]
     version_orders: tuple[VersionOrder, ...]
     log: tuple[Line, ...]

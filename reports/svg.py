@@ -136,6 +136,19 @@ def _round_numbers() -> Iterator[int]:
         power *= 10
 
 
+def colour_of(number: int) -> str:
+    """The class of the colour of the process or partition with this number."""
+    return f"r{number % 8}"
+
+
+def y_axis(ticks: Sequence[tuple[int, int]], top: int, bottom: int, words: str, *, title: str = "") -> str:
+    """Draw an axis with its name, and a grid line for each tick (value, pixel row)."""
+    parts = [line(LEFT, bottom, LEFT + PLOT, bottom, css="axis"), text(LEFT, top - 6, words, css="axis-label", title=title)]
+    parts.append(path("".join(f"M{LEFT} {y}h{PLOT}" for _, y in ticks), css="grid"))
+    parts += [text(LEFT - 8, y + 4, str(value), css="tick", anchor="end") for value, y in ticks]
+    return "".join(parts)
+
+
 def time_axis(scale: TimeScale, top: int, bottom: int) -> str:
     """Draw the grid lines of the time axis with their seconds below."""
     ticks = nice_ticks(scale.start_ns, scale.end_ns, 12)

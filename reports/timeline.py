@@ -19,6 +19,7 @@ from reports.svg import (
     Backdrop,
     Pointer,
     TimeScale,
+    colour_of,
     figure,
     from_to,
     group,
@@ -112,7 +113,7 @@ def nodes_figure(nodes: Sequence[NodeTrack], scale: TimeScale, behind: Backdrop,
     bottom = top + _NODE * len(nodes)
     parts = [shade(scale, behind, _TOP, bottom), bands(rows, scale, _TOP), time_axis(scale, top, bottom)]
     for number, node in enumerate(nodes):
-        parts.append(group(node.node, _broker_svg(node, scale, behind, top + _NODE * number, f"r{number % 8}")))
+        parts.append(group(node.node, _broker_svg(node, scale, behind, top + _NODE * number, colour_of(number))))
     parts.append(point(scale, pointers, _TOP, bottom))
     return figure(bottom + 22, "brokers over time: registered, controller, down, paused", parts, scale)
 

@@ -152,7 +152,8 @@ CHECKER = Checker(
     claim="While no fault is in force, a record that every member of the ISR holds is below the high watermark in time.",
     assumes="Brokers record appends, roles, ISR changes and HWs of leaders; the harness records when each fault begins and ends.",
     blind="Runs of real brokers; partitions that are written all the time, where the high watermark never stands still for long; "
-    "leaders whose change to fewer than min.insync.replicas members, or to members that lack the record, stays open.",
+    "leaders whose change to fewer than min.insync.replicas members stays open, or, for less than B, one to members that lack "
+    "the record.",
     reports=(not_live(unshown=HISTORIES),),
     group_by=PARTITION,
     events=(*REPLAYED, *_ROLES, *_FAULTS, *_CHANGES, K.STATE_WRITTEN, K.HW, K.NODE_STOPPED),

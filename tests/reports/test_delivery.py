@@ -1,6 +1,7 @@
 """Pictures of the side of consumers: unseen records, realtime lag, rebalances, version orders."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from history.op import OpType
 from history.recorder import Record
 from reports.calls import calls_of
 from reports.delivery import LINES_MAX, DeliveryTrack, delivery_figure, delivery_of, rebalances_of
+from reports.panels import Panel, PanelLine, panels_figure
 from reports.svg import Backdrop, TimeScale
 from reports.timeline import timeline_figure
 from reports.version_order import ROWS_MAX, version_orders_of
@@ -87,6 +89,7 @@ def test_reader_that_seeks_back_keeps_its_place() -> None:
 
     (track,) = tracks_of(scene)
     assert track.lags_ns("client 1", at(15, 40)) == [0, 0]
+    assert track.lags_ns("client 1", at(40)) == [0]
 
 
 def test_lag_of_a_final_reader_is_not_drawn() -> None:
@@ -201,6 +204,16 @@ def test_panel_with_many_lines_keeps_the_highest() -> None:
     assert ">unseen records of each partition, 3 more are lower<" in svg
     assert svg.count(">…<") == 1  # names that do not fit beside it
     assert (f"{LONG}-2: acknowledged" in svg, f"{LONG}-3: acknowledged" in svg) == (False, True)
+
+
+def test_equal_lines_are_drawn_side_by_side_near_their_value() -> None:
+    names = [f"client {n}" for n in range(8)]
+    lines = tuple(PanelLine(title=name, process="b1", colour="r0", points=((0, 0),)) for name in names)
+    svg = panels_figure([Panel(name="lag", title="", lines=lines)], SCALE, CALM, label="")
+
+    heights = {int(y) for y in re.findall(r'<path d="M96 (\d+)h1000" class="leo', svg)}
+    assert max(heights) - min(heights) == 8
+    assert len(heights) == 5
 
 
 def test_version_order_shows_who_saw_which_value() -> None:
