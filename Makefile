@@ -14,7 +14,7 @@ BENCH_ARGS ?=
 WORKERS ?= 1
 SOAK_SEEDS ?= 0..19
 
-.PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images image bench bench-docker bench-systems bench-process bench-checkers bench-shrink bench-explore bench-failover bench-spark bench-million bench-serve bench-page prove-checkers prove-requirements check-requirements second-opinion porcupine mutation site wheel clean
+.PHONY: help setup check test test-fast test-chaos test-docker test-systems test-systems-fast soak-docker images image bench bench-docker bench-systems bench-process bench-checkers bench-shrink bench-explore bench-failover bench-growth bench-spark bench-million bench-serve bench-page prove-checkers prove-requirements check-requirements second-opinion porcupine mutation site wheel clean
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "Times are those of two cores; docs/commands.md says more of each."
@@ -98,8 +98,11 @@ bench-explore: $(READY)  ## states a second of the explorer: 3 minutes
 	$(BIN)/python -m bench.explore $(BENCH_ARGS)
 	$(BIN)/python -m bench.model
 
+bench-growth: $(READY)  ## what a run costs with more minutes, partitions, brokers or clients: 2 minutes
+	POLARS_MAX_THREADS=1 $(BIN)/python -m bench.growth $(BENCH_ARGS)
+
 # Simulated time, so a busy machine gives the same figures. BENCH_ARGS='--partitions 100 1000' takes a minute.
-bench-failover: $(READY)  ## failover of 100 to 10,000 partitions at 4 ms a write of ZooKeeper: an hour
+bench-failover: $(READY)  ## failover of 100 to 10,000 partitions at 4 ms a write of ZooKeeper: ten minutes
 	$(BIN)/python -m bench.failover $(BENCH_ARGS)
 
 # On an idle machine: two hours on two cores, most of them for the runs and histories that it judges. BENCH_ARGS makes it smaller.

@@ -31,6 +31,7 @@ class Cost(Struct, frozen=True, kw_only=True):
     """The cost of one command. `peak_mib`: resident memory of the largest process of a kind; the command counts twice."""
 
     cpu_s: float
+    java_cpu_s: float  # of them, of all JVMs
     clock_s: float
     peak_mib: dict[Kind, int]
     output: str
@@ -63,6 +64,7 @@ def cost_of(command: Sequence[str], *, environment: Mapping[str, str] | None = N
         output = printed.read()
     return Cost(
         cpu_s=round(sum(watch.cpu_s.values()), 1),
+        java_cpu_s=round(sum(seconds for process, seconds in watch.cpu_s.items() if process in watch.java), 1),
         clock_s=round((ended or time.monotonic()) - start, 1),
         peak_mib=watch.peak_mib,
         output=output,
@@ -82,6 +84,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self.cpu_s: dict[tuple[int, str], float] = {}  # by process id and start time, because ids are used again
+        self.java: set[tuple[int, str]] = set()
         self.peak_mib: dict[Kind, int] = {}
 
     def look(self, pid: int, *, is_driver: bool = False) -> None:
@@ -89,6 +92,8 @@ class _Watch:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             self.cpu_s[pid, fields[19]] = (int(fields[11]) + int(fields[12])) / _TICKS
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            if lines[0].endswith("java"):
+                self.java.add((pid, fields[19]))
             kinds: list[Kind] = ["java" if lines[0].endswith("java") else "python"]
             kinds += ["driver"] if is_driver else []
             peak = int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) >> 10

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from highwater.backends.sim.scheduler import MS
 from highwater.backends.sim.world import World
 from highwater.cli.output import say
+from highwater.errors import HarnessError
 from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, checked
 from highwater.rig.scene import scene_of
 from history.event import EventKind
@@ -32,7 +33,7 @@ SIZES = (100, 1000, 10_000)
 _TOPIC = "t"
 _FAILOVER_S_MAX = 300
 _SESSION_MS = 6000
-_QUIET_MS = 150_000  # there are no records, so followers wait long for some: 10 000 fetches each half second are not simulated
+_QUIET_MS = 600_000  # there are no records, so followers wait long for some: 10 000 fetches each half second are not simulated
 
 
 class Failover(Struct, frozen=True, kw_only=True):
@@ -112,6 +113,12 @@ def _led_by_one(plan: Plan, *, controller: bool) -> tuple[World, BrokerId]:
         assignment = {_TOPIC: (replicas,) * plan.cluster.topics[0].partitions}
         world = World(replace(scene, assignment=assignment), watch=no_watch)
         world.warm_up()
+        for _ in range(_FAILOVER_S_MAX):  # thousands of partitions that are created one by one take longer
+            if world.is_led():
+                break
+            world.sim.scheduler.run_until(world.sim.scheduler.now + 1000 * MS)
+        else:
+            raise HarnessError("not every partition has a leader before the failover")
         elected = paths.decode_controller(world.server.tree.nodes[paths.CONTROLLER].data)
         if (elected == leader) is controller:
             world.sim.scheduler.run_until(world.sim.scheduler.now + 2000 * MS)

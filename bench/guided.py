@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from checkers.engine.anomalies import UNKNOWN
 from highwater.campaigns.campaign import Request
-from highwater.campaigns.generations import GENERATION, Search, reach_of
+from highwater.campaigns.generations import GENERATION, Search, shown_by
 from highwater.catalogue.mutants import catches, load_mutants
 from highwater.cli.output import say
 from highwater.errors import UsageError
@@ -109,7 +109,7 @@ def _runs(request: Request, mode: Mode, first: int, budget: int) -> Iterator[tup
         for planned_run in planned:
             summaries.append(perform(Task(plan=planned_run.plan, repeat="", build=_BUILD, branches=True)))
             yield planned_run.plan, summaries[-1]
-        search.learn(planned, [reach_of(summary) for summary in summaries])
+        search.learn(planned, [shown_by(summary) for summary in summaries])
 
 
 def caught_by(summary: Summary) -> str | None:

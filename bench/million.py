@@ -7,7 +7,7 @@ Then the campaign is taken into a dataset, and this is verified.
 
     python -m bench.million [--runs 1000000] [--master MASTER] [--folder FOLDER]
 
-Prints CPU seconds of all processes, and the largest resident memory of the driver, of a Python process and of a JVM.
+Prints the load, CPU seconds of all processes, and the largest resident memory of the driver, of a Python process and of a JVM.
 """
 
 import argparse
@@ -194,16 +194,17 @@ def _dataset_words(folder: Path, runs: int, master: str) -> str:
         if not cost.output.startswith(wanted):
             raise HarnessError(f"store {command[0]}: {cost.output[:300]}")
         words.append(
-            f"{command[0]}: {cost.cpu_s:.0f} CPU s, {1000 * cost.cpu_s / runs:.2f} ms a run, {cost.clock_s:.0f} s by the clock; "
-            f"peaks: {_peaks(cost)}"
+            f"{command[0]}: {cost.cpu_s:.0f} CPU s ({cost.java_cpu_s:.0f} of JVMs), {1000 * cost.cpu_s / runs:.2f} ms a run, "
+            f"{cost.clock_s:.0f} s by the clock; peaks: {_peaks(cost)}"
         )
     return "\n".join(words)
 
 
 def _campaign_words(runs: int, master: str, killed: Cost, resumed: Cost, passes_s: float) -> str:
-    cpu_s = killed.cpu_s + resumed.cpu_s
+    cpu_s, java_s = killed.cpu_s + resumed.cpu_s, killed.java_cpu_s + resumed.java_cpu_s
     return (
-        f"{runs:,} runs on {master.partition(':')[0]}: {cpu_s:.0f} CPU s, {1000 * cpu_s / runs:.2f} ms a run; "
+        f"{runs:,} runs on {master.partition(':')[0]}: {cpu_s:.0f} CPU s ({java_s:.0f} of JVMs), "
+        f"{1000 * cpu_s / runs:.2f} ms a run; "
         f"killed after {killed.clock_s:.0f} s, resumed and ended after {resumed.clock_s:.0f} s, "
         f"{passes_s:.0f} s of them for comparison, tally and pages; peaks: {_peaks(killed, resumed)}"
     )
@@ -238,7 +239,7 @@ def main() -> None:
                 words = _measured(folder, options.runs, cluster.master)
         else:
             words = _measured(folder, options.runs, options.master)
-    say(f"`python -m bench.million {' '.join(sys.argv[1:])}`: {message}.\n{words}")
+    say(f"`python -m bench.million {' '.join(sys.argv[1:])}`: {message}, at the end {os.getloadavg()[2]:.1f}.\n{words}")
 
 
 if __name__ == "__main__":

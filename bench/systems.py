@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from highwater.backends.real.systems.kafka.log_lines import QUOTED
 from highwater.errors import UsageError
-from highwater.plans.plan import REFERENCE, Plan, is_foreign, on_system, parsed_system, plan_digest, system_of, words_of
+from highwater.plans.plan import Plan, is_foreign, on_system, plan_digest, system_of
+from highwater.plans.systems import REFERENCE, parsed_system, words_of
 from highwater.plans.text import load_plan
 from highwater.runs import hazards
 from highwater.runs.findings import by_kind

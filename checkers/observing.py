@@ -3,25 +3,40 @@
 A system tells which sources of rows it gives completely (`history.manifest.Source`). A checker that reads rows of another source
 does not judge, because missing rows would look like a fault; the verdict names it under `unchecked`, and the run may still be
 VALID. Where the brokers' notes are missing, `client_log` judges in place of the ledger, from the clients alone, and
-`stored_records` compares the disks at the end. `transactions`, `group_delivery`, `exactly_once`, `zombies` and `share_groups`
-judge what only such systems offer.
+`stored_records` compares the disks at the end, `deleted_records` looks for records of deleted topics, and `administration` judges
+requests to the brokers. `transactions`, `group_delivery`, `auto_commit`, `compaction`, `exactly_once`,
+`zombies` and `share_groups` judge what only such systems offer.
 """
 
 from collections.abc import Iterator, Sequence
 
-from checkers.clients import client_log, exactly_once, group_delivery, share_groups, transactions, zombies
-from checkers.durability import stored_records
+from checkers.clients import (
+    auto_commit,
+    client_log,
+    compaction,
+    exactly_once,
+    group_delivery,
+    share_groups,
+    transactions,
+    zombies,
+)
+from checkers.durability import deleted_records, stored_records
 from checkers.durability.acked_loss import CHECKER as LEDGER
 from checkers.engine.checker import Checker
 from checkers.engine.facts import Facts, source_of
+from checkers.liveness import administration
 from history.manifest import Source, SystemFacts
 
 # Where the brokers' notes are missing: what clients saw, and what is on the disks at the end.
 IN_PLACE_OF_NOTES = (
     client_log.CHECKER,
     stored_records.CHECKER,
+    deleted_records.CHECKER,
+    administration.CHECKER,
     transactions.CHECKER,
     group_delivery.CHECKER,
+    auto_commit.CHECKER,
+    compaction.CHECKER,
     exactly_once.CHECKER,
     zombies.CHECKER,
     share_groups.CHECKER,

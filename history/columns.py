@@ -46,13 +46,15 @@ OPERATIONS = (
         "`committed` (a consumer group, named by `value`, commits the position `offset` or asks for it), `txn` (a transaction; "
         "`value` has its micro-operations as JSON: checkers/clients/transactions.py), `process` and `read-committed` (records "
         "and their results in transactions; `value` is JSON: checkers/clients/exactly_once.py), `init-transactions`, `txn-send`, "
-        "`txn-commit` and `txn-abort` (steps of a producer; `value` is JSON: checkers/clients/zombies.py), `group-poll` and "
-        "`group-leave` (of a member of a group; `value` is JSON: checkers/clients/group_delivery.py), `share-poll`, "
+        "`txn-commit` and `txn-abort` (steps of a producer; `value` is JSON: checkers/clients/zombies.py), `group-poll`, "
+        "`group-leave`, `group-abandon` and `group-positions` (of a member of a group; `value` is JSON: "
+        "checkers/clients/group_delivery.py and auto_commit.py), `share-poll`, "
         "`share-acknowledge`, `share-leave` and `share-abandon` (of a member of a share group; `value` is JSON: "
         "checkers/clients/share_groups.py); of an administrator "
         "`create-topic`, `delete-topic`, `add-partition`, `remove-partition`, `elect-preferred`, `elect-unclean`, `reassign`, "
         "`reassign-extra`, `reassign-request`, `cancel-reassignments`, `allow-reassignments`, `depose-controller`, `edit-znode` "
-        "(a znode is created, overwritten or deleted by hand) and `admin-pending` (which requests are pending under /admin)",
+        "(a znode is created, overwritten or deleted by hand), `alter-config` (settings of a topic) and `admin-pending` (which "
+        "requests are pending under /admin, or moves under way)",
     ),
     _optional("topic", "text", "name of the topic"),
     _optional("topic_id", "text", "id of the topic; a topic that is created again under its name has another id"),

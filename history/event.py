@@ -102,6 +102,11 @@ class EventKind(StrEnum):
         "record-on-disk",
         "node, dir, partition, offset, leader_epoch (-1: the format has none), value: a record in such a log (no notes)",
     )
+    CONFIGURED = (
+        "configured",
+        "detail: a topic, and one of its settings as it was written: `t min.insync.replicas=1`; without a value: removed "
+        "(from ZooKeeper; not of the reference, whose topics keep theirs)",
+    )
     UNCLEAN_ELECTION_ORDERED = "unclean-election-ordered", "partition, leader"
     RULE_BROKEN = (
         "rule-broken",

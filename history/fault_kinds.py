@@ -20,6 +20,7 @@ Family = Literal[
     "step",
     "combined",
     "roll",
+    "message",
 ]
 
 FAMILIES: dict[Family, tuple[str, ...]] = {
@@ -69,6 +70,7 @@ FAMILIES: dict[Family, tuple[str, ...]] = {
     "step": ("answer-lost", "answer-late", "deposed-writing", "crash-at-step"),
     "combined": ("isr-down-dir-unreadable", "truncated-in-retries", "stale-leader"),
     "roll": ("roll",),
+    "message": ("message-late", "message-held", "message-lost", "message-dropped"),
 }
 KIND_NAMES: tuple[str, ...] = tuple(name for names in FAMILIES.values() for name in names)
 _BY_NAME: dict[str, Family] = {name: family for family, names in FAMILIES.items() for name in (family, *names)}

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from history.promise import Promise
 
@@ -101,4 +101,6 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     sim_seconds: float = 0.0
     wall_seconds: float = 0.0
     slowed: float | None = None  # after healing, work of the harness took so many times its CPU time; None: not measured
+    earlier_runs: int | UnsetType = UNSET  # of the same cluster, which stood for several; runs beside each other are one
+    beside: tuple[str, ...] | UnsetType = UNSET  # the plans that were performed on the cluster at the same time
     events_handled: int = 0

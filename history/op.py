@@ -24,6 +24,7 @@ ADMIN_REQUESTS = (
     "allow-reassignments",
     "depose-controller",
     "edit-znode",
+    "alter-config",
 )
 
 
@@ -46,7 +47,8 @@ class Operation(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
     # "produce" | "send" and "log" (of an asynchronous producer, within its program) | "poll" | "latest" (the end offset to which
     # a consumer may read) | "earliest" | "commit" | "committed" (the position of the consumer group named by `value`) | "txn" |
     # "process" | "read-committed" | "init-transactions" | "txn-send" | "txn-commit" | "txn-abort" | "group-poll" | "group-leave"
-    # | "share-poll" | "share-acknowledge" | "share-leave" | "share-abandon" (values are JSON) | those of administrators
+    # | "group-abandon" | "group-positions" | "share-poll" | "share-acknowledge" | "share-leave" | "share-abandon" (values are
+    # JSON) | those of administrators
     f: str
     topic: str | None = None
     topic_id: str | None = None

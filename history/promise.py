@@ -2,11 +2,12 @@
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 # min.insync.replicas of the topics in which a cluster keeps the state of sessions (docs/promise.md §8)
 SESSIONS_KEEP = 2
 Flush = Literal["none", "before_ack"]
+Keeps = Literal["last-of-key"]  # on a topic that is compacted (docs/promise.md DUR-9)
 
 
 def time_to_replace_ms(session_timeout_ms: int) -> int:
@@ -18,11 +19,12 @@ def time_to_replace_ms(session_timeout_ms: int) -> int:
 
 
 class TopicPromise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a run promises for one topic: its min.insync.replicas and whether acknowledged records are flushed."""
+    """What a run promises for one topic: its min.insync.replicas, whether acknowledged records are flushed, which are kept."""
 
     topic: str
     min_insync_replicas: int = 2
     flush: Flush = "none"
+    keeps: Keeps | UnsetType = UNSET  # all records if unset
 
 
 class Promise(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

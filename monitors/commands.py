@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
+from monitors.controller import greeting_answered, greeting_sent
 from monitors.engine import Never, Rule, Within
-from monitors.facts import is_in_flight, is_same_isr, is_unreadable
+from monitors.facts import greeting, is_in_flight, is_same_isr, is_unreadable
 from monitors.patterns import (
     ALL,
     ANY,
@@ -38,7 +39,7 @@ from reference.messages import (
     UpdateMetadata,
 )
 from reference.timers import Timer
-from reference.types import BrokerId, BrokerState, broker_address, broker_at
+from reference.types import BrokerId, BrokerState, broker_address, broker_at, topic_of
 
 
 def _states_not_in_zookeeper(send: Sent, memory: Memory) -> Iterable[Key]:
@@ -50,15 +51,30 @@ def _states_not_in_zookeeper(send: Sent, memory: Memory) -> Iterable[Key]:
 
 
 def _partitions_left_out(send: Sent, memory: Memory) -> Iterator[Key]:
-    """Partitions that the first command to a broker leaves out, in the turn in which the last state was read."""
+    """Partitions that the first command to a broker leaves out, in the turn in which the last state or registration was read."""
     command = send.message
-    if not command.init or not isinstance(memory.event, ZkReplied) or memory.of("spoken-to", send.to):
+    is_first = not memory.of("spoken-to", send.to) if command.init else _is_new_registration(send, memory)
+    if not is_first or not isinstance(memory.event, ZkReplied):
         return
     listed = {state.tp for state in command.states}
     for tp, replicas in memory.facts["assigned"].items():
         has_state = memory.of("state", tp) is not None and not memory.of("deleted", tp)
+        is_gone = topic_of(tp) not in memory.of("topics", default=())
+        if not command.init and (is_gone or memory.of("moving", tp)):
+            continue
         if has_state and broker_at(send.to) in replicas and tp not in listed:
             yield tp, send.to
+
+
+def _is_new_registration(send: Sent, memory: Memory) -> bool:
+    """Whether a broker was told something under an earlier registration, and nothing under this one."""
+    return memory.of("commanded", send.to, -1) not in (-1, send.message.broker_incarnation)
+
+
+def _command_without_init(send: Sent, memory: Memory) -> Iterable[Key]:
+    """(receiver, term, registration) of a command without INIT."""
+    if not send.message.init:
+        yield greeting(send)
 
 
 def _first_command_without_init(send: Sent, memory: Memory) -> Iterable[Key]:
@@ -128,14 +144,14 @@ def _partitions_told(send: Sent, memory: Memory) -> Iterator[Key]:
 def _stops_of_strangers(send: Sent, memory: Memory) -> Iterator[Key]:
     """Partitions that a StopReplica names to a broker that is not among their replicas, but for those moved away from it.
 
-    A deletion stops the replicas that it read, also those that a move, whose write was under way, has dropped since.
+    A deletion stops the replicas that it read, also those that a move, whose write was under way, has dropped since, whatever
+    the controller has read after that.
     """
     for stop in send.message.partitions:
         replicas = memory.of("replicas", stop.tp)
         if stop.moved or replicas is None:
             continue
-        read_for_deletion = memory.of("assigned", stop.tp, ()) if memory.of("deleted", stop.tp) else ()
-        if broker_at(send.to) not in (*replicas, *read_for_deletion):
+        if broker_at(send.to) not in (*replicas, *memory.of("read-to-delete", stop.tp, ())):
             yield stop.tp, send.to
 
 
@@ -260,9 +276,18 @@ COMMANDS: tuple[Rule, ...] = (
     ),
     Never(
         name="init-incomplete",
-        clause="R-042, R-307",
+        clause="R-042, R-181, R-301, R-307",
         says="the first command to {1} leaves out {0}, of which it has a replica",
         what=sent(LeaderAndIsr, keys=_partitions_left_out),
+    ),
+    Never(
+        name="init-dropped",
+        clause="R-011, R-042",
+        says="{0} has not answered a command with the flag INIT, and the next one lacks it",
+        holds=lambda config: config.variant.controller_epoch and config.variant.controller_send_retry,
+        since=sent(LeaderAndIsr, keys=greeting_sent),
+        until=(*answered(LeaderAndIsr, keys=greeting_answered), *noted("controller-resigned", keys=lambda n, _: [ALL])),
+        what=sent(LeaderAndIsr, keys=_command_without_init),
     ),
     Never(
         name="init-missing",

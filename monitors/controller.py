@@ -185,13 +185,13 @@ def _repeatable(note: Note, memory: Memory) -> Iterable[Key]:
         yield (broker_address(note.broker),)
 
 
-def _greeting_sent(send: Sent, memory: Memory) -> Iterable[Key]:
+def greeting_sent(send: Sent, memory: Memory) -> Iterable[Key]:
     """(receiver, term, registration) of a command with INIT."""
     if send.message.init:
         yield greeting(send)
 
 
-def _greeting_answered(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+def greeting_answered(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     """(receiver, term, registration) of the answer to the command in flight; one after the timeout is not heard."""
     request = exchange.request
     if exchange.reply.error is ErrorCode.NONE and is_in_flight(exchange, memory):
@@ -211,14 +211,42 @@ def _early_silence_timers(item: OfTimer, memory: Memory) -> Iterable[Key]:
         yield item.about, item.timer.lo_ms
 
 
+def _registrations_watched(op: GetChildren, memory: Memory) -> Iterable[Key]:
+    """The list of registrations, watched by a process that is not controller."""
+    if op.path == paths.BROKER_IDS and op.watch and not memory.of("office"):
+        yield (op.path,)
+
+
+def _told_nothing_new(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The receiver of a command whose every state it has obeyed already, and that notified of no failed directory."""
+    command = send.message
+    if command.init or not command.states or memory.of("notified", send.to):
+        return
+    if all(memory.of("answered", (send.to, command.broker_incarnation, state.tp)) == state for state in command.states):
+        yield (send.to,)
+
+
 CONTROLLER: tuple[Rule, ...] = (
+    Never(
+        name="asked-without-notification",
+        clause="R-300",
+        says="{0} was told again what it had obeyed, and no log directory of it had failed",
+        holds=lambda config: config.variant.notification_requery and config.variant.reassign_widens,
+        what=sent(LeaderAndIsr, keys=_told_nothing_new),
+    ),
+    Never(
+        name="watched-out-of-office",
+        clause="R-146",
+        says="{0} is watched by a broker that is not controller",
+        what=asked(GetChildren, keys=_registrations_watched),
+    ),
     Never(
         name="init-repeated",
         clause="R-042",
         says="{0} was sent a command with the flag INIT after it had answered one",
         holds=lambda config: config.variant.controller_epoch,
-        since=answered(LeaderAndIsr, keys=_greeting_answered),
-        what=sent(LeaderAndIsr, keys=_greeting_sent),
+        since=answered(LeaderAndIsr, keys=greeting_answered),
+        what=sent(LeaderAndIsr, keys=greeting_sent),
     ),
     Never(
         name="unwatched-read",

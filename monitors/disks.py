@@ -69,7 +69,34 @@ def _directories_gauge(note: Note, memory: Memory) -> Iterable[Key]:
         yield ()
 
 
+def _last_dir_failed(note: Note, memory: Memory) -> Iterable[Key]:
+    """One empty key if all other directories have failed before."""
+    if {*memory.facts["failed-dir"], note.dir} == {*range(memory.config.log_dirs)}:
+        yield ()
+
+
+def _ends_while_good(effect: Halt, memory: Memory) -> Iterable[Key]:
+    """(failed directories, all directories) of a process that ends though one is good; one that closes ends at once."""
+    failed = len(memory.facts["failed-dir"])
+    if not memory.of("shutting-down") and failed < memory.config.log_dirs:
+        yield failed, memory.config.log_dirs
+
+
 DISKS: tuple[Rule, ...] = (
+    Never(
+        name="ended-with-good-directory",
+        clause="R-290, R-317",
+        says="the process ended while {0} of its {1} log directories had failed",
+        holds=lambda config: config.variant.log_dir_failure == "replicas",
+        what=did(Halt, keys=_ends_while_good),
+    ),
+    Within(
+        name="runs-without-directory",
+        clause="R-292",
+        says="the last log directory failed, and the process goes on",
+        after=noted("dir-failed", keys=_last_dir_failed),
+        then=did(Halt, keys=lambda effect, _: [()]),
+    ),
     Within(
         name="failure-not-shown",
         clause="R-312",

@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from monitors.engine import Keep
+from monitors.logs import LOG_FACTS
 from monitors.patterns import (
     ANY,
     Exchange,
     Heard,
+    Key,
     Memory,
     Outcome,
     Sent,
@@ -43,12 +45,22 @@ from reference.messages import (
     StopReplica,
     UpdateMetadata,
 )
-from reference.sealed import count
 from reference.timers import Timer, timer_named
 from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, TopicPartition, broker_address
 
 COMMANDS = (LeaderAndIsr, StopReplica, LogInfo, UpdateMetadata)
 SERVED = (Produce, Fetch, EpochEnd, ListOffsets, Metadata, InitProducerId)  # requests that a fenced broker refuses
+
+
+def number_of(event: Heard, memory: Memory) -> Iterable[Key]:
+    """(sender, correlation) of a request, which its answer names. The next process of the sender counts from the beginning."""
+    yield event.source, event.message.correlation
+
+
+def obeyed_command(exchange: Exchange, memory: Memory) -> Iterable[Key]:
+    """(sender, correlation) of a command that was answered without error."""
+    if exchange.reply.error is ErrorCode.NONE:
+        yield exchange.peer, exchange.reply.correlation
 
 
 # --- this broker ------------------------------------------------------------------------------------------------------------
@@ -68,18 +80,6 @@ def _leader_followed(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
 def _high_watermark(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
     """(partition, its HW), None once the replica is deleted."""
     return [(note.tp, None if note.kind == "replica-deleted" else note.hw)]
-
-
-def _log_end(note: Note, memory: Memory) -> Iterable[tuple[Any, Any]]:
-    """(partition, log end offset): None after a truncation, which may cut a sealed batch at its begin, before its offset."""
-    match note.kind:
-        case "append":
-            last = note.batches[-1]
-            return [(note.tp, last.base_offset + count(last.values))]
-        case "recovered":
-            return [(note.tp, note.leo)]
-        case _:
-            return [(note.tp, None)]
 
 
 def _reset_heartbeat(event: Heard | ZkState, memory: Memory) -> Iterable[tuple[Any, Any]]:
@@ -211,6 +211,12 @@ def _registered_brokers(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any,
         yield None, frozenset(BrokerId(int(name)) for name in outcome.answer.names if name.isdecimal())
 
 
+def _listed_topics(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The names of the last list of topics."""
+    if outcome.op.path == paths.TOPICS and isinstance(outcome.answer, Children):
+        yield None, frozenset(outcome.answer.names)
+
+
 def _registrations_to_read(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
     """(broker as text, True) of each that came into the list or whose registration was missing; None once it is read."""
     name = outcome.op.path.removeprefix(f"{paths.BROKER_IDS}/")
@@ -248,11 +254,75 @@ def _assigned_replicas(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, 
             yield from paths.decode_topic(topic, outcome.op.data)
 
 
+def _version_of_assignment(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(topic, version of its znode), as ZooKeeper showed it or made it at this process's request."""
+    topic = topic_at(outcome.op.path)
+    if topic is not None and isinstance(outcome.answer, Data | Written):
+        yield topic, outcome.answer.version
+
+
+def _replicas_read_to_delete(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(partition, the replicas that were read until a deletion looked for its state znode)."""
+    tp = paths.tp_of_state_path(outcome.op.path)
+    if tp is not None:
+        yield tp, frozenset({*memory.of("read-to-delete", tp, ()), *memory.of("assigned", tp, ())})
+
+
 def _moving_partitions(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
     """The partitions of the reassignment that was read, each with True."""
     if outcome.op.path == admin_paths.REASSIGN and isinstance(outcome.answer, Data):
         for tp in admin_paths.decode_reassignments(outcome.answer.data)[0]:
             yield tp, True
+
+
+def _pending_moves(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(partition, its entry: the replicas that it moves to, the original ones) of the reassignment that was read last."""
+    if outcome.op.path == admin_paths.REASSIGN:
+        yield ANY, None
+        if isinstance(outcome.answer, Data):
+            yield from admin_paths.decode_reassignments(outcome.answer.data)[0].items()
+
+
+def _brokers_notifying(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """(address, True) of the broker that notified of a failed directory."""
+    if outcome.op.path.startswith(f"{paths.LOG_DIR_EVENTS}/") and isinstance(outcome.answer, Data):
+        broker = paths.decode_log_dir_event(outcome.answer.data)
+        if broker is not None:
+            yield broker_address(broker), True
+
+
+def _states_obeyed(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """((address, registration, partition), state) of a command that was obeyed."""
+    if exchange.reply.error is ErrorCode.NONE and is_in_flight(exchange, memory):
+        for state in exchange.request.states:
+            yield (exchange.peer, exchange.request.broker_incarnation, state.tp), state
+
+
+def _states_ended(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """((address, registration, partition), None) of each replica that is stopped."""
+    for stop in send.message.partitions:
+        yield (send.to, send.message.broker_incarnation, stop.tp), None
+
+
+def _moves_asked_beside(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """The partitions of the extra reassignment that was read last, each with True."""
+    if outcome.op.path == admin_paths.REASSIGN_EXTRA:
+        yield ANY, None
+        if isinstance(outcome.answer, Data):
+            yield from ((tp, True) for tp in admin_paths.decode_reassignments(outcome.answer.data)[0])
+
+
+def _cancellation(outcome: Outcome, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """Whether the znode was there that cancels all moves."""
+    if outcome.op.path == admin_paths.REASSIGN_CANCEL:
+        yield None, isinstance(outcome.answer, Data) or None
+
+
+def _deletions_told(send: Sent, memory: Memory) -> Iterable[tuple[Any, Any]]:
+    """((partition, address, incarnation), True) of each replica that is told to delete its log."""
+    for stop in send.message.partitions:
+        if stop.delete:
+            yield (stop.tp, send.to, send.message.broker_incarnation), True
 
 
 def _broker_free_again(exchange: Exchange, memory: Memory) -> Iterable[tuple[Any, Any]]:
@@ -332,6 +402,7 @@ def _standing_dropped(effect: CancelTimer, memory: Memory) -> Iterable[tuple[Any
 
 
 FACTS: tuple[Keep, ...] = (
+    *LOG_FACTS,
     Keep(fact="role", of=noted("became-leader", "became-follower", "resigned", "replica-deleted", keys=_leader_followed)),
     Keep(fact="epoch", of=noted("became-leader", "became-follower", keys=lambda note, _: [(note.tp, note.leader_epoch)])),
     Keep(
@@ -339,20 +410,6 @@ FACTS: tuple[Keep, ...] = (
         of=(
             *noted("became-leader", "hw", "recovered", "replica-deleted", keys=_high_watermark),
             *did(CreateReplica, keys=lambda created, _: [(created.tp, None)]),
-        ),
-    ),
-    Keep(
-        fact="leo",
-        of=(
-            *noted("append", "recovered", "truncate", "replica-deleted", keys=_log_end),
-            *did(CreateReplica, keys=lambda created, _: [(created.tp, 0)]),
-        ),
-    ),
-    Keep(
-        fact="dir",
-        of=(
-            *noted("recovered", "replica-deleted", keys=lambda note, _: [(note.tp, note.dir)]),
-            *did(CreateReplica, keys=lambda created, _: [(created.tp, created.dir)]),
         ),
     ),
     Keep(
@@ -425,9 +482,11 @@ FACTS: tuple[Keep, ...] = (
     ),
     Keep(fact="accepted", of=replied(MetadataHeartbeat, keys=_incarnation_accepted)),
     Keep(fact="unread", of=read(GetChildren, GetData, keys=_registrations_to_read)),  # registrations that came, also again
+    Keep(fact="topics", of=read(GetChildren, keys=_listed_topics)),
     Keep(fact="registered", of=read(GetChildren, keys=_registered_brokers)),
     Keep(fact="commanded", of=sent(*COMMANDS, keys=lambda send, _: [(send.to, send.message.broker_incarnation)])),
     Keep(fact="assigned", of=(*noted("controller-elected", keys=_forget_all), *read(GetData, keys=_assigned_replicas))),
+    Keep(fact="topic-version", of=read(GetData, SetData, keys=_version_of_assignment)),
     Keep(fact="legacy", of=read(GetData, keys=_legacy_registration)),
     Keep(fact="listed", of=read(GetData, keys=_latest_registration)),  # the same, without what only heartbeats name
     Keep(fact="living", of=(*read(GetData, keys=_latest_registration), *heard(MetadataHeartbeat, keys=_latest_registration))),
@@ -457,6 +516,25 @@ FACTS: tuple[Keep, ...] = (
     Keep(
         fact="moving", of=read(GetData, Exists, keys=_moving_partitions)
     ),  # partitions that were reassigned: replicas that go are told less
+    Keep(  # brokers whose notification of a failed directory was read in this term
+        fact="notified",
+        of=(*read(GetData, keys=_brokers_notifying), *noted("controller-elected", keys=_forget_all)),
+    ),
+    Keep(
+        fact="answered",  # the state of a partition that a registration has obeyed in this term, until its replica is stopped
+        of=(
+            *answered(LeaderAndIsr, keys=_states_obeyed),
+            *sent(StopReplica, keys=_states_ended),
+            *noted("controller-elected", keys=_forget_all),
+        ),
+    ),
+    Keep(fact="pending", of=read(Exists, keys=_pending_moves)),
+    Keep(fact="extra", of=read(Exists, keys=_moves_asked_beside)),
+    Keep(fact="cancelled", of=read(Exists, keys=_cancellation)),
+    Keep(
+        fact="told-to-delete",
+        of=(*sent(StopReplica, keys=_deletions_told), *noted("controller-elected", keys=_forget_all)),
+    ),
     Keep(
         fact="replicas",
         of=(*noted("controller-elected", keys=_forget_all), *read(GetData, SetData, Create, keys=_assigned_replicas)),
@@ -468,12 +546,27 @@ FACTS: tuple[Keep, ...] = (
             *asked(Create, keys=lambda op, _: [(paths.tp_of_state_path(op.path), None)]),
         ),
     ),
+    Keep(
+        fact="read-to-delete",  # every replica that the deletion of a partition has read: it stops all of them
+        of=(
+            *noted("controller-elected", keys=_forget_all),
+            *read(Exists, keys=_replicas_read_to_delete),
+            *asked(Create, keys=lambda op, _: [(paths.tp_of_state_path(op.path), None)]),
+        ),
+    ),
     Keep(fact="session", of=heard(ZkState, keys=lambda event, _: [(None, event.session)] if event.state == "connected" else [])),
     Keep(fact="owns", of=read(Create, GetData, Exists, keys=_owning_session)),
     Keep(
         fact="ordered", of=read(GetData, keys=_elections_ordered)
     ),  # the partitions of unclean elections that an operator ordered
-    Keep(fact="state", of=(*noted("controller-elected", keys=_forget_all), *read(GetData, keys=_state_read))),
+    Keep(  # of a partition that gets a state anew, after its deletion, the one that was read is of the former one
+        fact="state",
+        of=(
+            *noted("controller-elected", keys=_forget_all),
+            *read(GetData, keys=_state_read),
+            *asked(Create, keys=lambda op, _: [(paths.tp_of_state_path(op.path), None)]),
+        ),
+    ),
     Keep(fact="held", of=read(GetData, SetData, Create, keys=_leader_and_isr_held)),
     Keep(
         fact="spoken-to",  # brokers that were sent a command in this term

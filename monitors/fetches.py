@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from monitors.engine import Never, Rule, Within
-from monitors.patterns import Exchange, Heard, Key, Memory, answered, granted, heard, noted, refused, replied
+from monitors.patterns import Exchange, Heard, Key, Memory, Sent, answered, granted, heard, noted, refused, replied, sent
 from reference.config import BrokerConfig
 from reference.errors import ErrorCode
 from reference.messages import Fetch, Produce
@@ -39,7 +39,7 @@ def _answers_beyond_the_end(exchange: Exchange, memory: Memory) -> Iterable[Key]
 
 
 def _raised_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
-    """The partition of an answer to the follower's last fetch that raises its high watermark, as far as its log reaches."""
+    """(partition, HW) of an answer to the follower's last fetch that raises its high watermark, as far as its log reaches."""
     request, reply = exchange.request, exchange.reply
     hw, end = memory.of("hw", request.tp), memory.of("leo", request.tp)
     is_awaited = request.replica is not None and memory.of("fetch", request.tp) == request.correlation
@@ -48,7 +48,8 @@ def _raised_hw(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     if reply.batches:
         last = reply.batches[-1]
         end = last.base_offset + count(last.values) if reply.batches[0].base_offset == end else hw
-    return [(request.tp,)] if min(reply.hw, end) > hw else ()
+    told = min(reply.hw, end) if memory.config.variant.hw_clamp else reply.hw
+    return [(request.tp, told)] if min(reply.hw, end) > hw else ()
 
 
 def _appended_under_acks_1(event: Heard, memory: Memory) -> Iterable[Key]:
@@ -63,7 +64,22 @@ def _is_flushed_first(config: BrokerConfig, tp: TopicPartition) -> bool:
     return any(spec.name == topic_of(tp) and spec.flush == "before_ack" for spec in config.topics)
 
 
+def _fetches_beyond_flush(send: Sent, memory: Memory) -> Iterable[Key]:
+    """A follower's fetch that tells its leader of records that are not durable: (partition, offset, durable end)."""
+    message = send.message
+    durable = memory.of("durable", message.tp)
+    is_own = message.replica is not None and durable is not None
+    if is_own and _is_flushed_first(memory.config, message.tp) and message.offset > durable:
+        yield message.tp, message.offset, durable
+
+
 FETCHES: tuple[Rule, ...] = (
+    Never(
+        name="fetched-before-flush",
+        clause="R-134, docs/promise.md DUR-5",
+        says="a replica of {0} fetched from offset {1}; its log is durable up to {2}",
+        what=sent(Fetch, keys=_fetches_beyond_flush),
+    ),
     Never(
         name="answered-from-elsewhere",
         clause="R-016",
@@ -86,9 +102,9 @@ FETCHES: tuple[Rule, ...] = (
     Within(
         name="hw-not-followed",
         clause="R-061",
-        says="the leader told a higher high watermark of {0}, and the follower did not take it",
+        says="the leader told a high watermark of {0} that raises the follower's to {1}, and the follower did not take it",
         after=answered(Fetch, keys=_raised_hw),
-        then=noted("hw", keys=lambda note, _: [(note.tp,)]),
+        then=noted("hw", keys=lambda note, _: [(note.tp, note.hw)]),
     ),
     Within(
         name="acknowledgement-waits",

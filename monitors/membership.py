@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from monitors.engine import Never, Rule, Within
-from monitors.facts import COMMANDS, SERVED
+from monitors.facts import COMMANDS, SERVED, number_of, obeyed_command
 from monitors.patterns import (
     Exchange,
     Heard,
@@ -15,17 +15,19 @@ from monitors.patterns import (
     answered,
     armed,
     asked,
+    did,
     heard,
     noted,
     read,
     replied,
     sent,
 )
-from reference.config import asks_controller, sends_heartbeats
+from reference.config import BrokerConfig, sends_heartbeats
 from reference.coordination import paths
 from reference.coordination.api import Children, GetChildren, GetData
+from reference.effects import ZkConnect
 from reference.errors import ErrorCode
-from reference.events import ShutDown
+from reference.events import Received, ShutDown, ZkState
 from reference.messages import (
     IsrChange,
     LeaderAndIsr,
@@ -93,12 +95,6 @@ def _commands_to_another(event: Heard, memory: Memory) -> Iterable[Key]:
         yield event.source, event.message.correlation
 
 
-def _obeyed_command(exchange: Exchange, memory: Memory) -> Iterable[Key]:
-    """(sender, correlation) of a command that was answered without error."""
-    if exchange.reply.error is ErrorCode.NONE:
-        yield exchange.peer, exchange.reply.correlation
-
-
 def _state_not_granted(exchange: Exchange, memory: Memory) -> Iterable[Key]:
     """(broker, state given, state owed): the state asked for, and STOPPING until the registration ends (R-191, B-49)."""
     request, reply = exchange.request, exchange.reply
@@ -115,6 +111,13 @@ def _early_fence_timers(item: OfTimer, memory: Memory) -> Iterable[Key]:
     """The shortest length of a fence timer, in ms, if it is below the configured timeout."""
     if item.timer.lo_ms < memory.config.broker_heartbeat_timeout_ms:
         yield (item.timer.lo_ms,)
+
+
+def _fence_timed_by_refusal(item: OfTimer, memory: Memory) -> Iterable[Key]:
+    """One empty key where the fence is timed in the turn of an answer that refuses a heartbeat."""
+    reply = memory.event.message if isinstance(memory.event, Received) else None
+    if isinstance(reply, MetadataHeartbeatReply) and reply.error is not ErrorCode.NONE:
+        yield ()
 
 
 def _refused_though_latest(exchange: Exchange, memory: Memory) -> Iterable[Key]:
@@ -148,7 +151,50 @@ def _partitions_led(event: ShutDown, memory: Memory) -> Iterable[Key]:
             yield (tp,)
 
 
+def _late_fence_timers(item: OfTimer, memory: Memory) -> Iterable[Key]:
+    """The longest length of a fence timer, in ms, if it is above the configured timeout."""
+    if item.timer.hi_ms > memory.config.broker_heartbeat_timeout_ms:
+        yield (item.timer.hi_ms,)
+
+
+def _speaks_kip_343(config: BrokerConfig) -> bool:
+    """Whether the inter-broker protocol has the requests of KIP-343; the rule does not ask the code that it judges."""
+    spoken = config.inter_broker_protocol if config.variant.protocol_by_setting else config.release
+    return spoken.startswith("kip343")
+
+
+def _heartbeats_too_early(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The receiver of a heartbeat that the inter-broker protocol of the sender does not have."""
+    if not (memory.config.variant.heartbeat and _speaks_kip_343(memory.config)):
+        yield (send.to,)
+
+
+def _proposals_too_early(send: Sent, memory: Memory) -> Iterable[Key]:
+    """The receiver of a proposal that the inter-broker protocol of the sender does not have."""
+    if not (memory.config.variant.isr_change_via == "controller" and _speaks_kip_343(memory.config)):
+        yield (send.to,)
+
+
 MEMBERSHIP: tuple[Rule, ...] = (
+    Never(
+        name="fence-too-late",
+        clause="R-185, R-204",
+        says="the broker fences itself after {0} ms without an answer, more than broker.heartbeat.timeout.ms",
+        what=armed(Timer.FENCE, keys=_late_fence_timers),
+    ),
+    Within(
+        name="session-not-renewed",
+        clause="R-002, R-071",
+        says="the session expired, and the broker did not begin another one",
+        after=heard(ZkState, keys=lambda event, _: [()] if event.state == "expired" else []),
+        then=did(ZkConnect, keys=lambda effect, _: [()]),
+    ),
+    Never(
+        name="fence-postponed-by-refusal",
+        clause="R-185",
+        says="an answer that refused a heartbeat set the timer of the fence again",
+        what=armed(Timer.FENCE, keys=_fence_timed_by_refusal),
+    ),
     Never(
         name="fence-too-early",
         clause="R-188",
@@ -194,8 +240,8 @@ MEMBERSHIP: tuple[Rule, ...] = (
         clause="R-205",
         says="a broker of an earlier protocol sent {0} a request that came with KIP-343",
         what=(
-            *sent(MetadataHeartbeat, keys=lambda s, memory: [] if sends_heartbeats(memory.config) else [(s.to,)]),
-            *sent(IsrChange, keys=lambda s, memory: [] if asks_controller(memory.config) else [(s.to,)]),
+            *sent(MetadataHeartbeat, keys=_heartbeats_too_early),
+            *sent(IsrChange, keys=_proposals_too_early),
         ),
     ),
     Within(
@@ -225,7 +271,8 @@ MEMBERSHIP: tuple[Rule, ...] = (
         says="a command of {0} for another registration was obeyed",
         holds=lambda config: config.variant.broker_incarnation,
         since=heard(*COMMANDS, keys=_commands_to_another),
-        what=replied(*COMMANDS, keys=_obeyed_command),
+        until=heard(*COMMANDS, keys=number_of),
+        what=replied(*COMMANDS, keys=obeyed_command),
     ),
     Never(
         name="state-not-granted",
@@ -256,6 +303,7 @@ MEMBERSHIP: tuple[Rule, ...] = (
         clause="R-186",
         says="a request that {0} sent while the broker was fenced was carried out",
         since=heard(*SERVED, keys=_requests_while_fenced),
+        until=heard(*SERVED, keys=number_of),
         what=replied(*SERVED, keys=_served_requests),
     ),
 )

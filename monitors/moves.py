@@ -1,6 +1,6 @@
 """Rules of the controller while replicas move from one broker to another (KIP-236)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from monitors.engine import Never, Rule
 from monitors.facts import COMMANDS, topic_at
@@ -20,15 +20,17 @@ from monitors.patterns import (
     read,
     sent,
 )
-from reference.coordination import paths
-from reference.coordination.api import Children, Data, GetChildren, GetData, SetData
+from reference.coordination import admin_paths, paths
+from reference.coordination.api import Children, Create, Data, GetChildren, GetData, SetData
 from reference.errors import ErrorCode
 from reference.messages import (
     MetadataHeartbeat,
     StopReplica,
     UpdateMetadata,
 )
-from reference.types import BrokerId, broker_address, broker_at
+from reference.types import BrokerId, TopicPartition, broker_address, broker_at
+
+_NO_MOVE = admin_paths.Reassignment(())
 
 
 def _replicas_moved_away(send: Sent, memory: Memory, *, delete: bool | None = None) -> Iterable[Key]:
@@ -117,15 +119,76 @@ def _newly_registered(event: Heard, memory: Memory) -> Iterable[Key]:
         yield ANY, broker_address(heartbeat.broker)
 
 
-def _replicas_dropped(op: SetData, memory: Memory) -> Iterable[Key]:
-    """Replicas that the assignment written here leaves out and the one that was read last has."""
+def _replicas_left_out(op: SetData, memory: Memory) -> Iterator[tuple[TopicPartition, BrokerId]]:
+    """Replicas that the assignment written here leaves out and the one that was read last has.
+
+    None where the write names an older version: ZooKeeper refuses it.
+    """
     topic = topic_at(op.path)
-    if topic is None:
+    if topic is None or op.version not in (-1, memory.of("topic-version", topic, op.version)):
         return
     for tp, replicas in paths.decode_topic(topic, op.data):
         for broker in memory.of("assigned", tp, ()):
             if broker not in replicas:
-                yield tp, broker_address(broker)
+                yield tp, broker
+
+
+def _replicas_dropped(op: SetData, memory: Memory) -> Iterable[Key]:
+    """The same, each as (partition, address)."""
+    for tp, broker in _replicas_left_out(op, memory):
+        yield tp, broker_address(broker)
+
+
+def _replicas_dropped_untold(op: SetData, memory: Memory) -> Iterable[Key]:
+    """Replicas that are dropped on a registered broker that was not told to delete them, though it waits for no answer."""
+    for tp, broker in _replicas_left_out(op, memory):
+        address = broker_address(broker)
+        is_listed = broker in memory.of("registered", default=()) and not memory.of("unread", str(broker))
+        registration = memory.of("living", str(broker))
+        is_free = memory.of("commanded", address) == registration and not memory.of("busy", address)
+        if is_listed and is_free and not memory.of("told-to-delete", (tp, address, registration)):
+            yield tp, address
+
+
+def _is_rolled_back(tp: TopicPartition, memory: Memory) -> bool:
+    """Whether the move of a partition is cancelled, or another one is asked for beside it."""
+    return bool(memory.of("cancelled") or memory.of("extra", tp))
+
+
+def _originals_dropped(op: SetData, memory: Memory) -> Iterable[Key]:
+    """Original replicas that are dropped though the move is to be rolled back."""
+    for tp, broker in _replicas_left_out(op, memory):
+        if _is_rolled_back(tp, memory) and broker in memory.of("pending", tp, _NO_MOVE).original:
+            yield tp, broker_address(broker)
+
+
+def _entries_added(op: SetData | Create, memory: Memory) -> Iterable[Key]:
+    """Partitions of the pending reassignment that is written here, and was not the one read last, while all moves go back."""
+    if op.path == admin_paths.REASSIGN and memory.of("cancelled"):
+        for tp in admin_paths.decode_reassignments(op.data)[0]:
+            if tp not in memory.facts["pending"]:
+                yield (tp,)
+
+
+def _originals_replaced(op: SetData, memory: Memory) -> Iterable[Key]:
+    """(partition, original replicas written, those read) of entries whose original replicas are written anew."""
+    if op.path == admin_paths.REASSIGN:
+        for tp, entry in admin_paths.decode_reassignments(op.data)[0].items():
+            before = memory.of("pending", tp, _NO_MOVE).original
+            if before and entry.original != before:
+                yield tp, entry.original, before
+
+
+def _in_another_order(op: SetData, memory: Memory) -> Iterable[Key]:
+    """(partition, replicas written, replicas wanted) of an assignment that ends a move in another order."""
+    topic = topic_at(op.path)
+    for tp, replicas in () if topic is None else paths.decode_topic(topic, op.data):
+        move, before = memory.of("pending", tp, _NO_MOVE), memory.of("assigned", tp, ())
+        wanted = move.replicas
+        original = move.original if _is_rolled_back(tp, memory) else wanted
+        adds_none = {*replicas} <= {*before}
+        if adds_none and replicas not in (before, wanted, original) and {*replicas} == {*wanted}:
+            yield tp, replicas, wanted
 
 
 _STOP_ENDS = (
@@ -140,6 +203,40 @@ _STOP_ENDS = (
 )
 
 MOVES: tuple[Rule, ...] = (
+    Never(
+        name="begun-while-cancelled",
+        clause="R-239",
+        says="the move of {0} was written as pending while /admin/reassign_cancel existed",
+        holds=lambda config: config.variant.reassign_rollback,
+        what=asked(SetData, Create, keys=_entries_added),
+    ),
+    Never(
+        name="original-replaced",
+        clause="R-230, R-232",
+        says="the original replicas of {0} were written as {1}; they were {2}",
+        holds=lambda config: config.variant.reassign_rollback,
+        what=asked(SetData, keys=_originals_replaced),
+    ),
+    Never(
+        name="assigned-in-another-order",
+        clause="R-151, R-238",
+        says="{0} was assigned to {1} at the end of its move, and was to be assigned to {2}",
+        what=asked(SetData, keys=_in_another_order),
+    ),
+    Never(
+        name="narrowed-untold",
+        clause="R-237, R-238",
+        says="the assignment of {0} was written without {1}, which was not told to delete its replica",
+        holds=lambda config: config.variant.reassign_order == "ar_last",
+        what=asked(SetData, keys=_replicas_dropped_untold),
+    ),
+    Never(
+        name="cancelled-move-goes-on",
+        clause="R-233, R-243",
+        says="{1}, an original replica of {0}, was dropped though the move is to be rolled back",
+        holds=lambda config: config.variant.reassign_rollback and config.variant.reassignment == "A",
+        what=asked(SetData, keys=_originals_dropped),
+    ),
     Never(
         name="narrowed-early",
         clause="R-236, R-238",

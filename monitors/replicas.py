@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from monitors.engine import Never, Rising, Rule, Within
-from monitors.facts import COMMANDS
+from monitors.facts import COMMANDS, number_of, obeyed_command
 from monitors.patterns import (
     ANY,
     Exchange,
@@ -37,6 +37,7 @@ from reference.messages import (
     StopReplica,
 )
 from reference.sealed import count
+from reference.types import NO_CONTROLLER_EPOCH
 
 
 def _unanswered_requests(note: Note, memory: Memory) -> Iterable[Key]:
@@ -53,15 +54,9 @@ def _answered_request(exchange: Exchange, memory: Memory) -> Iterable[Key]:
 
 
 def _stale_command(event: Heard, memory: Memory) -> Iterable[Key]:
-    """(sender, correlation) of a command of an earlier controller than one that was obeyed."""
-    if event.message.controller_epoch < memory.of("obeyed", default=-1):
+    """(sender, correlation) of a command of an earlier controller than one that was obeyed. V3's StopReplica names no epoch."""
+    if NO_CONTROLLER_EPOCH < event.message.controller_epoch < memory.of("obeyed", default=NO_CONTROLLER_EPOCH):
         yield event.source, event.message.correlation
-
-
-def _obeyed_command(exchange: Exchange, memory: Memory) -> Iterable[Key]:
-    """(sender, correlation) of a command that was answered without error."""
-    if exchange.reply.error is ErrorCode.NONE:
-        yield exchange.peer, exchange.reply.correlation
 
 
 def _fetches_from_other(send: Sent, memory: Memory) -> Iterable[Key]:
@@ -317,7 +312,8 @@ REPLICAS: tuple[Rule, ...] = (
         says="a command of {0} was obeyed after one of a later controller",
         holds=lambda config: config.variant.controller_epoch and config.variant.controller_epoch_check,
         since=heard(*COMMANDS, keys=_stale_command),
-        what=replied(*COMMANDS, keys=_obeyed_command),
+        until=heard(*COMMANDS, keys=number_of),
+        what=replied(*COMMANDS, keys=obeyed_command),
     ),
     Never(
         name="fetched-from-another",

@@ -76,6 +76,7 @@ _TAKEN_OVER = "another client takes over the session's id and password and close
 
 
 _ONE_PLACE = "its clients run on the host, with one address for all of them"
+_FIXED = "its ZooKeeper has the same servers for the whole run; controllers of Kafka leave a quorum as processes only"
 _NO_PROXY = "ZooKeeper's servers on one machine talk to each other without a proxy"
 
 
@@ -157,6 +158,8 @@ def _ability_of_simulator(fault: AnyFault, target: AnyTarget) -> Ability:
             return Can("the machine is told ShutDown, and at the end of the window a machine of the other version starts")
         case PowerLoss():
             return Can("a crash, and each file is cut back to a drawn length not below what was flushed")
+        case ZooKeeperDown(how="leave"):
+            return Cannot(_FIXED)
         case ZooKeeperDown():
             return Can("modelled servers end, stop or are cut off; a single one is cut off from brokers, or answers late (pause)")
         case ZooKeeperLinks():
@@ -208,6 +211,8 @@ def _ability_of_processes(fault: AnyFault) -> Ability:
             return Can("a TCP proxy forwards bytes later")
         case Reset():
             return Can("a TCP proxy resets its connections")
+        case ZooKeeperDown(how="leave"):
+            return Can("a request of Kafka's removes a controller from the quorum, and another one adds it (KIP-853)")
         case ZooKeeperDown():
             return Can("SIGKILL and a start, SIGSTOP and SIGCONT, or TCP proxies that hold all bytes back")
         case ZooKeeperLinks():
@@ -228,6 +233,8 @@ def _ability_of_processes(fault: AnyFault) -> Ability:
             return Can("a ballast file fills the small tmpfs in which the directory lies; refused where it is not root's")
         case DiskSwap():
             return Can("SIGKILL, and an empty directory in the place of the old one")
+        case DirFailure(append="produce" | "fetch"):
+            return Cannot(OUTSIDE)
         case DirFailure() | DiskSlow():
             return Can("the broker's disk layer is told to fail, or to wait")
         case _:
@@ -271,6 +278,8 @@ def _ability_of_containers(fault: AnyFault) -> Ability:
             return Can("SIGKILL of the container's process, then a start")
         case PowerLoss():
             return Can(_CUT_BACK)
+        case ZooKeeperDown(how="leave"):
+            return Cannot(_FIXED)
         case ZooKeeperDown():
             return Can("SIGKILL and a start, a frozen cgroup, or all links of the server cut")
         case ZooKeeperLinks(how="cut"):
@@ -283,6 +292,8 @@ def _ability_of_containers(fault: AnyFault) -> Ability:
             return Can("chmod 000; brokers do not run as root")
         case DirFile():
             return Can("the directory is moved aside, or removed, and a file made in its place")
+        case DirFailure(append="produce" | "fetch"):
+            return Cannot(OUTSIDE)
         case DirFailure() | DiskSlow():
             return Can("the broker's disk layer is told to fail, or to wait")
         case DiskFull():

@@ -13,6 +13,7 @@ from nemesis.faults import (
     Clog,
     CrashAt,
     DeposedAt,
+    DirFailure,
     DiskFault,
     DiskSlow,
     LinkFault,
@@ -47,6 +48,11 @@ def complaints(fault: AnyFault, *, brokers: int, log_dirs: int, servers: int) ->
         yield f"peer restricts the shape isolate alone, not {fault.shape}"
     if isinstance(fault, CrashAt | AnswerLost | AnswerLate | DeposedAt) and fault.nth < 1:
         yield f"nth must be at least 1, not {fault.nth}"
+    if isinstance(fault, DirFailure) and fault.nth is not UNSET:
+        if fault.append is UNSET:
+            yield "nth counts appends: it needs append, which is produce or fetch"
+        if fault.nth < 1:
+            yield f"nth must be at least 1, not {fault.nth}"
     if isinstance(fault, Roll):
         if fault.to and fault.back:
             yield f"a roll leads to {fault.to!r} or back, not both"

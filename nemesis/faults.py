@@ -254,10 +254,10 @@ class ZooKeeperDown(Fault, frozen=True, kw_only=True, tag="zookeeper-down"):
     """Servers of ZooKeeper are killed, paused, or cut off from all brokers; the target is ignored.
 
     If one of three ZooKeeper servers is hit, the other two are a quorum, to which brokers reconnect. Without a quorum nothing can
-    be written.
+    be written. `leave`: a controller of Kafka is removed from the quorum, and added again at the end (KIP-853).
     """
 
-    how: Literal["kill", "pause", "cut"] = "kill"
+    how: Literal["kill", "pause", "cut", "leave"] = "kill"
     servers: int = 1  # how many, drawn; all where there are fewer
 
 
@@ -293,10 +293,17 @@ class DirFile(Fault, frozen=True, kw_only=True, tag="dir-file"):
 
 
 class DirFailure(Fault, frozen=True, kw_only=True, tag="dir-failure"):
-    """Every access to one log directory fails with EIO. With `drop_unflushed` the device loses what was not synced."""
+    """Every access to one log directory fails with EIO. With `drop_unflushed` the device loses what was not synced.
+
+    With `append` the directory works until the broker appends to a log in it: the records of a produce request at a leader
+    (`produce`), or those of a fetch at a follower (`fetch`). This append is the first access that fails (KIP-112); with `nth`,
+    which needs `append`, it is the nth one since the window opened, and else the first.
+    """
 
     dir: int = 0
     drop_unflushed: bool = False
+    append: Literal["produce", "fetch"] | UnsetType = UNSET
+    nth: int | UnsetType = UNSET
 
 
 class DiskFull(Fault, frozen=True, kw_only=True, tag="disk-full"):

@@ -14,6 +14,7 @@ from nemesis import (
     combined_kinds,
     disk_kinds,
     link_kinds,
+    message_kinds,
     place_kinds,
     process_kinds,
     roll_kinds,
@@ -39,6 +40,7 @@ KINDS: tuple[Kind, ...] = tuple(
             *step_kinds.KINDS,
             *combined_kinds.KINDS,
             *roll_kinds.KINDS,
+            *message_kinds.KINDS,
         ),
         key=lambda entry: KIND_NAMES.index(entry.name),
     )

@@ -60,6 +60,7 @@ class Shape(Struct, frozen=True, kw_only=True):
     end_ms: int  # everything is healed here
     zookeeper: int = 1  # servers
     places: int = 1  # of clients, numbered from 1
+    requests: tuple[str, ...] = ()  # that clients send to brokers (nemesis/messages.py)
 
 
 class Complaint(Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from history.errors import NOT_JSON
 from pipeline.errors import PipelineError
 from pipeline.items import Item
-from pipeline.ledger import Complaint, Ledger, Row, no_complaint, sealed
+from pipeline.ledger import Complaint, Ledger, Row, checked, no_complaint, sealed
 from pipeline.stamp import present_stamp
 from pipeline.storage import Storage
 
@@ -211,7 +211,7 @@ def _header_and_rows(block: int, text: bytes) -> tuple[Header, list[Row]]:
     if header.digest != _digest(lines):
         raise ValueError("a block that was changed after it was written: its checksum is another")
     try:
-        return header, [msgspec.json.decode(line, type=Row) for line in lines.splitlines()]
+        return header, [checked(msgspec.json.decode(line, type=Row)) for line in lines.splitlines()]
     except NOT_JSON as error:
         raise ValueError(f"not a block of a ledger: {error}") from error
 

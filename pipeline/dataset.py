@@ -2,6 +2,7 @@
 
     DATASET/<table>/campaign=<name>/protocol=<name>/<part>.parquet
     DATASET/parts/<part>.json     the part's manifest, written last: what has none was never committed
+    DATASET/inventory.jsonl       the runs of all parts once more (pipeline.inventory)
 
 The key of a row is its campaign and its run. A run that the dataset has is not taken in again. A part is named by its campaign,
 its protocol and its runs, so whoever does the same work again writes the same files. One process writes at a time
@@ -14,17 +15,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from hashlib import blake2b, sha256
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from history import parquet
 from history.errors import NOT_JSON, HistoryError
 from history.history import History
-from pipeline.errors import PipelineError
+from pipeline import inventory
+from pipeline.errors import DamagedError, GoneError, PipelineError
+from pipeline.inventory import Listed
 from pipeline.owner import owned
 from pipeline.record import Record
 from pipeline.storage import Storage
@@ -36,6 +40,7 @@ WORDS_MAX = 1_000  # reasons of refused runs that are kept
 _PARTS_READ = 8  # whose results are kept: the runs of a part are asked for one after the other
 ROWS_MAX = 1_000_000  # of records in memory, some 200 MB; the largest part is written when they are more
 MANIFESTS = "parts/"
+ADVICE = "`highwater store verify` lists all damage, `highwater store mend` sets it aside to be taken in again"
 # Readers take a folder's value for a number or a date if it looks like one, so a name begins with a letter.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,127}")
 
@@ -57,6 +62,7 @@ class Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     runs: tuple[str, ...]
     files: dict[Table, File]
     replaces: tuple[str, ...] = ()  # ids of the parts whose rows it has taken over
+    listed: bool | UnsetType = UNSET  # there was an inventory when it was written; unset in one of an earlier version
     seal: str = ""  # checksum of all other fields
 
     def path(self, table: Table) -> str:
@@ -126,13 +132,15 @@ def ingest(storage: Storage, campaign: str, entries: Iterable[Entry | Refused]) 
 def writing(storage: Storage, campaign: str, *, with_runs: bool = True) -> Iterator[list[Part]]:
     """Own a dataset to take runs of a campaign in; yields its parts, after a killed process's files are deleted.
 
-    Raises PipelineError where the name cannot be a folder's, and as `owned` does.
+    At the end the inventory is written. Raises PipelineError where the name cannot be a folder's, and as `owned` does.
     """
     _check_name("campaign", campaign)
     with owned(storage):
         parts = parts_of(storage, with_runs=with_runs)
+        _check_case(storage, campaign, parts)
         sweep(storage, parts)
         yield parts
+        list_parts(storage)
 
 
 class Intake:
@@ -247,14 +255,24 @@ def parts_of(storage: Storage, *, with_runs: bool = True) -> list[Part]:
 
     Raises PipelineError where a manifest is damaged.
     """
-    parts = (manifest_at(storage, name) for name in manifest_names(storage))
-    return live([part if with_runs else msgspec.structs.replace(part, runs=()) for part in parts])
+    while True:
+        names = manifest_names(storage)
+        try:
+            parts = (manifest_at(storage, name) for name in names)
+            return live(storage, [part if with_runs else msgspec.structs.replace(part, runs=()) for part in parts])
+        except GoneError:
+            if names == manifest_names(storage):  # else a compaction has put the part into another one
+                raise
 
 
-def live(parts: Sequence[Part]) -> list[Part]:
-    """The parts that no other one has taken over, with all of their runs."""
+def live(storage: Storage, parts: Sequence[Part]) -> list[Part]:
+    """The parts that no other one has taken over, with all of their runs, which are read again where they were left out."""
     takers = {old: part for part in parts for old in part.replaces if old != part.id}
-    return [part for part in parts if part.id not in takers or not set(part.runs) <= set(takers[part.id].runs)]
+
+    def runs(part: Part) -> set[str]:
+        return {*(part.runs or manifest_at(storage, f"{MANIFESTS}{part.id}.json").runs)}
+
+    return [part for part in parts if part.id not in takers or not runs(part) <= runs(takers[part.id])]
 
 
 def manifest_names(storage: Storage) -> list[str]:
@@ -267,22 +285,35 @@ def manifest_at(storage: Storage, name: str) -> Part:
     where = storage.path(name)
     try:
         part = msgspec.json.decode(storage.read(name), type=Part)
+    except FileNotFoundError as error:
+        raise GoneError(f"{where}: the manifest is gone") from error
     except (OSError, *NOT_JSON) as error:
-        raise PipelineError(f"{where}: not the manifest of a part: {error}") from error
+        raise DamagedError(f"{where}: not the manifest of a part: {error}; {ADVICE}") from error
+    if part.seal not in ("", _seal(part)):
+        raise DamagedError(f"{where}: changed after it was written: its checksum is another; {ADVICE}")
     if part.version != DATASET_VERSION:
         raise PipelineError(f"{where}: dataset version {part.version}, this program reads {DATASET_VERSION}")
     if name != f"{MANIFESTS}{part.id}.json":
-        raise PipelineError(f"{where}: the manifest of another part, {part.id}")
+        raise DamagedError(f"{where}: the manifest of another part, {part.id}; {ADVICE}")
+    if part.seal and part.id != inventory.part_id(part.campaign, part.protocol, part.runs):
+        raise DamagedError(f"{where}: its runs do not give its name; {ADVICE}")
     if not part.seal:
         raise PipelineError(f"{where}: a manifest without checksum, of an earlier version: ingest its runs into a new dataset")
-    if part.seal != _seal(part):
-        raise PipelineError(f"{where}: changed after it was written: its checksum is another")
     return part
 
 
 def _check_name(what: str, name: str) -> None:
     if not _NAME.fullmatch(name):
         raise PipelineError(f"{what} {name!r}: use letters, digits, '.', '_' and '-' only, a letter first, 128 at most")
+
+
+def _check_case(storage: Storage, campaign: str, parts: Sequence[Part]) -> None:
+    """Raise PipelineError if two campaigns would share a folder where names differ by more than capitals only."""
+    for name in sorted({part.campaign for part in parts} - {campaign}):
+        if name.lower() == campaign.lower():
+            raise PipelineError(
+                f"{storage.location}: has a campaign {name}; {campaign!r} differs in capitals only: give another name"
+            )
 
 
 # --- writing --------------------------------------------------------------------------------------------------------------------
@@ -304,10 +335,10 @@ def _write_part(
     """Write the files of a part. A file without rows is written too: readers want to see the schema."""
     _check_name("protocol", protocol)
     runs = tuple(tables["runs"]["run"].to_pylist())
-    name = blake2b("\n".join((campaign, protocol, *sorted(runs))).encode(), digest_size=8).hexdigest()
+    name = inventory.part_id(campaign, protocol, runs)
     data = {table: parquet.encode(rows) for table, rows in tables.items()}
     files = {table: File(rows=tables[table].num_rows, sha256=sha256(data[table]).hexdigest()) for table in data}
-    part = Part(id=name, campaign=campaign, protocol=protocol, runs=runs, files=files, replaces=tuple(replaces))
+    part = Part(id=name, campaign=campaign, protocol=protocol, runs=runs, files=files, replaces=tuple(replaces), listed=True)
     for table, content in data.items():
         storage.write(part.path(table), content)
     return msgspec.structs.replace(part, seal=_seal(part))
@@ -319,11 +350,56 @@ def commit(storage: Storage, part: Part) -> None:
 
 
 def sweep(storage: Storage, parts: Sequence[Part]) -> None:
-    """Delete what killed processes have left: files of no part, and parts that another one has taken over."""
+    """Delete what killed processes have left: files of no part, and parts that another one has taken over.
+
+    A part that lost its manifest looks the same, so the inventory keeps the runs in these files that no part has.
+    """
     named = {part.path(table) for part in parts for table in part.files} | {f"{MANIFESTS}{part.id}.json" for part in parts}
-    # Manifests go first: a manifest always names files that are there.
     orphans = [name for name in storage.names() if is_of_a_part(name) and name not in named]
+    ids = {PurePosixPath(name).stem for name in orphans if not name.startswith(MANIFESTS)}
+    replaced = {PurePosixPath(name).stem for name in orphans if name.startswith(MANIFESTS)}
+    found = (
+        inventory.proven(storage, part, (name for name in orphans if PurePosixPath(name).stem == part)) for part in ids - replaced
+    )
+    list_parts(storage, parts, [of for of in found if of is not None])
+    # Manifests go first: a manifest always names files that are there.
     storage.delete(sorted(orphans, key=lambda name: not name.startswith(MANIFESTS)))
+
+
+def list_parts(
+    storage: Storage, parts: Sequence[Part] | None = None, found: Sequence[Listed] = (), *, anew: bool = False
+) -> None:
+    """Write the inventory: these parts (if not given, all with a manifest), and what was listed, or is `found`, and is lost.
+
+    `anew`: also where it is missing, though parts were written beside one. Raises DamagedError where it is not as it was written.
+    """
+    before = inventory.lines(storage)
+    known = before or {}
+    ids = [PurePosixPath(name).stem for name in manifest_names(storage)] if parts is None else [part.id for part in parts]
+    new = [manifest_at(storage, f"{MANIFESTS}{part}.json") for part in ids if part not in known]
+    if before is None and not anew and any(part.listed for part in new):
+        raise DamagedError(f"{storage.path(inventory.NAME)}: {inventory.MISSING}")
+    after = {part: known[part] for part in ids if part in known} | {part.id: _line(part) for part in new}
+    gone = [inventory.listed(line) for part, line in known.items() if part not in after]
+    others = [*gone, *(of for of in found if of.part not in after)]
+    if others:
+        runs = runs_by_campaign(parts if parts is not None and all(part.runs for part in parts) else parts_of(storage))
+        after |= {of.part: inventory.line_of(of) for of in others if inventory.still_missing(of, runs).runs}
+    if after != before:
+        inventory.write(storage, after)
+
+
+def _line(part: Part) -> bytes:
+    runs = tuple(sorted(part.runs))
+    return inventory.line_of(Listed(part=part.id, campaign=part.campaign, protocol=part.protocol, runs=runs))
+
+
+def runs_by_campaign(parts: Iterable[Part]) -> dict[str, list[str]]:
+    """The runs of each campaign in these parts."""
+    runs: dict[str, list[str]] = {}
+    for part in parts:
+        runs.setdefault(part.campaign, []).extend(part.runs)
+    return runs
 
 
 def is_of_a_part(name: str) -> bool:
@@ -380,6 +456,6 @@ def _joined_table(storage: Storage, parts: Sequence[Part], table: Table) -> pa.T
             continue
         data = storage.read(part.path(table))
         if sha256(data).hexdigest() != part.files[table].sha256:
-            raise PipelineError(f"{storage.path(part.path(table))}: not the file that its manifest names (SHA-256)")
+            raise DamagedError(f"{storage.path(part.path(table))}: not the file that its manifest names (SHA-256); {ADVICE}")
         rows.append(pq.read_table(pa.BufferReader(data), use_threads=False))
     return pa.concat_tables(rows)

@@ -20,7 +20,7 @@ from pipeline.dataset import MANIFESTS, Entry, Ingested, Intake, Part, Refused, 
 from pipeline.errors import PipelineError
 from pipeline.storage import Storage, storage_at
 from pipeline.tasks import frame_of_numbers, results_on_spark
-from pipeline.verification import Damage, damages_of, orphaned_files, readable_parts, twice
+from pipeline.verification import Damage, damages_of, lost_runs, orphaned_files, readable_parts, twice
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,13 +80,16 @@ def _present(location: str, campaign: str, ingest: str) -> list[Part]:
 
 def verify_on_spark(spark: "SparkSession", storage: Storage) -> list[Damage]:
     """As `verification.verify`, by the workers of Spark."""
-    parts, damages = readable_parts(storage, with_runs=False)
-    current = live(parts)
-    groups = [[part.id for part in current[at : at + _GROUP]] for at in range(0, len(current), _GROUP)]
-    for result in results_on_spark(spark, len(groups), partial(_damages, storage.location, groups)):
-        damages += _DAMAGES.decode(result)
-    damages += _doubled_runs(spark, storage, groups)
-    return sorted([*damages, *orphaned_files(storage, parts, current)])
+    while True:
+        parts, damages = readable_parts(storage, with_runs=False)
+        current = live(storage, parts)
+        groups = [[part.id for part in current[at : at + _GROUP]] for at in range(0, len(current), _GROUP)]
+        for result in results_on_spark(spark, len(groups), partial(_damages, storage.location, groups)):
+            damages += _DAMAGES.decode(result)
+        damages += _doubled_runs(spark, storage, groups)
+        damages += [*lost_runs(storage, current), *orphaned_files(storage, parts, current)]
+        if not damages or readable_parts(storage, with_runs=False)[0] == parts:
+            return sorted(damages)
 
 
 def _parts_of_group(location: str, groups: list[list[str]], group: int) -> Iterator[Part | Damage]:
@@ -116,7 +119,7 @@ def _doubled_runs(spark: "SparkSession", storage: Storage, groups: list[list[str
     runs = frame_of_numbers(spark, range(len(groups)), rows, "campaign string, run string, part string")
     of_run = runs.groupBy("campaign", "run").agg(f.count("*").alias("parts"), f.collect_set("part").alias("ids"))
     ids = of_run.where("parts > 1").select(f.explode("ids").alias("id")).distinct().toArrow()["id"].to_pylist()
-    return list(twice([manifest_at(storage, f"{MANIFESTS}{part}.json") for part in sorted(ids)]))
+    return list(twice([part for part in _parts_of_group(storage.location, [sorted(ids)], 0) if isinstance(part, Part)]))
 
 
 def _run_batches(location: str, groups: list[list[str]], group: int) -> Iterator[pa.RecordBatch]:

@@ -164,4 +164,11 @@ def row_of(key: str, text: bytes) -> Row:
             if row.seal
             else "a row without checksum, of an earlier version"
         )
+    return checked(row)
+
+
+def checked(row: Row) -> Row:
+    """The row. Raises ValueError for one with a result of an item that is not done: it would hide what came of the item."""
+    if row.state != "done" and bytes(row.result) != b"null":
+        raise ValueError(f"a row with a result, though its item is {row.state}")
     return row

@@ -11,11 +11,11 @@ import os
 import socket
 from _thread import interrupt_main
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pipeline.errors import OwnedError
+from pipeline.errors import OwnedError, PipelineError
 from pipeline.lease import Lease, leased, objects_on_s3
 from pipeline.storage import Storage, s3_options
 
@@ -27,27 +27,36 @@ _WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP)
 def owned(storage: Storage) -> Iterator[None]:
     """Own the folder of a storage within the context. Raises OwnedError if another process does, and says which.
 
-    If the lease of a folder on S3 is lost, the main thread is interrupted as by Ctrl-C, and PipelineError is raised at the end.
+    Raises PipelineError where nobody can write to it. If the lease of a folder on S3 is lost, the main thread is interrupted as
+    by Ctrl-C, and PipelineError is raised at the end.
     """
     if storage.folder is None:
         lease = Lease(objects_on_s3(storage.location, **s3_options(storage.location)), storage.location)
         with leased(lease, on_loss=interrupt_main):
             yield
         return
-    with locked(storage.folder / _FILE, place=str(storage.folder), does="writes here"):
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(storage.folder / _FILE, place=str(storage.folder), does="writes here"))
+        except OSError as error:  # a read-only file system
+            raise PipelineError(f"{storage.folder}: cannot be written: {error.strerror}") from error
         yield
 
 
-def is_owned(folder: Path) -> bool:
-    """Whether a process owns a local folder at this moment, and so may leave it half written."""
+def owned_since(folder: Path) -> int | None:
+    """When the process that owns a local folder at this moment took it, in nanoseconds by its files; None if nobody owns it.
+
+    What is half written and older is not that process's work.
+    """
     try:
         with (folder / _FILE).open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return os.fstat(file.fileno()).st_mtime_ns
     except OSError:  # nobody ever did, or its server has no locks
         pass
-    return False
+    return None
 
 
 @contextmanager

@@ -36,7 +36,10 @@ _LOCAL = re.compile(r"local(?:\[(\*|\d+)(?:,(\d+))?\])?")
 _MASTER = re.compile(r"local-cluster\[\d+,\d+,\d+\]|yarn|submitted|(spark|k8s|sc)://.+")
 _LOGGING = _PACKAGE / "log4j2.properties"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_EXECUTOR_JAVA_OPTIONS = "spark.executor.extraJavaOptions"
 _PYTHON = "spark.pyspark.python"
+# Lines of Spark's error text that say where, or that one thread waited for another.
+_SAYS_NOTHING = re.compile(r"An error occurred while calling|at |.*Exception thrown in awaitResult")
 _FORMS = {
     "a size such as 512m or 2g": re.compile(r"\d+[kmgt]b?", re.IGNORECASE),
     "a time such as 30s or 5min": re.compile(r"\d+(us|ms|s|m|min|h|d)"),
@@ -216,10 +219,11 @@ def cause(text: str) -> str:
         kind, words = python[-1] if python[-1][0] != "PythonException" else python[0]
         return words.strip() if kind == "PipelineError" else f"{kind}: {words.strip()}"
     lines = [line.strip() for line in text.strip().splitlines()]
-    useful = [line for line in lines if line and not line.startswith(("An error occurred while calling", "at "))]
-    found = useful[0].removeprefix(": ") if useful else "Spark does not say why"
+    said = (line.removeprefix("Caused by: ").removeprefix(": ") for line in lines if line)
+    useful = [line for line in said if not _SAYS_NOTHING.match(line)]
+    found = useful[0] if useful else "Spark does not say why"
     # A job that is aborted says in one line how often it was tried and what happened last.
-    return re.sub(r"^(?:[a-z]\w*\.)+\w+: ", "", found)
+    return re.sub(r"^(?:(?:[a-z]\w*\.)+\w+: )+", "", found)
 
 
 def _connected_session(address: str, conf: dict[str, str]) -> "SparkSession":
@@ -285,7 +289,10 @@ def _spark_settings(master: str, conf: Mapping[str, str], *, own_python: bool) -
     if re.match(r"local|spark://(127\.0\.0\.1|localhost):", master):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     settings |= conf
-    # Python does the work: the optimizing compiler of a local JVM costs more than it saves.
-    java = conf.get(_JAVA_OPTIONS, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if _LOCAL.fullmatch(master) else "")
+    # Python does the work: the optimizing compiler and the collector's threads of a short-lived JVM cost more than they save.
+    short_lived = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if master.startswith("local") else ""
+    if short_lived:
+        settings.setdefault(_EXECUTOR_JAVA_OPTIONS, short_lived)
+    java = conf.get(_JAVA_OPTIONS, short_lived)
     settings[_JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {java}".strip()
     return settings

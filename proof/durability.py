@@ -197,8 +197,9 @@ def is_whole(events: Events, wound: ClusterEvent, state: ClusterEvent) -> bool:
     if not any(r.kind is K.REGISTERED and r.node == wound.node and r.incarnation != wound.incarnation for r in between):
         return False
     before = [row.isr or () for row in events if row.kind is K.STATE_WRITTEN and row.index < state.index]
-    stamped = state.stamps is not None and state.stamps[isr.index(str(wound.node))] not in (wound.incarnation, -1)
-    return stamped or state.leader == wound.node or (bool(before) and wound.node not in before[-1])
+    stamp = -1 if state.stamps is None else state.stamps[isr.index(str(wound.node))]
+    rejoined = bool(before) and wound.node not in before[-1] if stamp == -1 else stamp != wound.incarnation
+    return rejoined or state.leader == wound.node
 
 
 def _has_come_back(events: Events, loss: Missing, when: int) -> bool:

@@ -1,5 +1,6 @@
-"""Definitions of the judges of groups (docs/promise.md SES-2 and SES-5): what members are given, and where they go on."""
+"""Definitions of the judges of groups (docs/promise.md SES-2, SES-5 and SES-6): what members are given, and where they go on."""
 
+from collections.abc import Iterator
 from itertools import combinations, permutations
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from proof.session_rows import (
     is_excused,
     is_final,
     process_of,
+    said,
     subsets,
     told_by,
 )  # fmt: skip
@@ -197,3 +199,105 @@ def _resumed(commits: list[_Commit], polls: list[Call], key: str) -> set[str]:
         if settled and _offsets(given[0], key)[0] < min(positions):
             return {"resumed-behind"}
     return set()
+
+
+def auto_commit(case: Case) -> set[str]:
+    """Definition of SES-6: what a group commits automatically, members were given before, and were done with."""
+    names = ("group-poll", "group-leave", "group-abandon", "group-positions")
+    steps = sorted((call for f in names for call in calls(case.operations, f)), key=asked_at)
+    steps = [call for call in steps if said(call.asked[0]).get("commits")]
+    if not steps:
+        return set()
+    if is_excused(case):
+        return {UNJUDGED}
+    kinds: set[str] = set()
+    answers = [call for call in steps if call.asked[0].f == "group-positions" and call.ok]
+    told = [(key, at, call) for call in answers for key, at in told_by(call)["committed"].items()]
+    for group in sorted({said(call.asked[0])["group"] for call in steps}):
+        mine = [call for call in steps if said(call.asked[0])["group"] == group]
+        polls = [call for call in mine if call.asked[0].f == "group-poll"]
+        unseen = [asked_at(poll) for poll in polls if not (poll.ok or poll.failed)]
+        at_once = said(mine[0].asked[0])["commits"] == "delivery"
+        positions = [one for one in told if one[2] in mine]
+        for key in sorted({record.key for record in acknowledged_records(case.operations)} | {one[0] for one in positions}):
+            known = [(answered_at(call), at, call) for of, at, call in positions if of == key and at is not None]
+            begun = list(_begun(mine, key))
+            claims = [(at, row) for row, at, _ in known] + [(at, answered_at(first)) for _, first, at in begun]
+            claims = [(at, row) for at, row in claims if all(row < one for one in unseen)]
+            for record in acknowledged_records(case.operations):
+                if record.key == key:
+                    kinds |= _too_early(mine, key, (record.offset, record.value), claims, at_once=at_once)
+            if any(at < was and row < asked_at(start) for start, _, at in begun for row, was, _ in known):
+                kinds.add("resumed-behind")
+            if _is_gone(case, [one for one in positions if one[0] == key]):
+                kinds.add("commit-lost")
+            kinds |= _given_again(mine, key)
+            if not known and any(_records(poll, key) for poll in polls):
+                kinds.add(UNJUDGED)
+        if unseen:
+            kinds.add(UNJUDGED)
+    is_vacuous = all(at is None for _, at, _ in told)
+    return kinds | ({UNJUDGED} if is_vacuous and not kinds else set())
+
+
+def _records(call: Call, key: str) -> list[int]:
+    return [offset for offset, _ in told_by(call).get("records", {}).get(key, ())] if call.asked[0].f == "group-poll" else []
+
+
+def _begun(steps: list[Call], key: str) -> Iterator[tuple[Call, Call, int]]:
+    """The last poll that assigned the partition to a member, the next one that gave it a record, and that record's offset."""
+    for first in (call for call in steps if _records(call, key)):
+        own = [call for call in steps if process_of(call) == process_of(first) and asked_at(call) <= asked_at(first)]
+        since = max((asked_at(call) for call in own if call is not first and _records(call, key)), default=-1)
+        starts = [call for call in own if asked_at(call) > since and key in told_by(call).get("assigned", ())]
+        if starts:
+            yield starts[-1], first, _records(first, key)[0]
+
+
+def _too_early(steps: list[Call], key: str, record: tuple[int, str], claims: list[tuple[int, int]], *, at_once: bool) -> set[str]:
+    """Each position above the record came after a poll that gave it had begun, and after a member was done with it."""
+    polls = [call for call in steps if call.asked[0].f == "group-poll"]
+    gave = [call for call in polls if record in map(tuple, told_by(call).get("records", {}).get(key, ()))]
+    rows = [row for position, row in claims if position > record[0]]
+    if any(all(asked_at(call) > row for call in gave) for row in rows):
+        return {"skipped-record"}
+    done = [NEVER]
+    for call in gave:
+        after = [one for one in steps if process_of(one) == process_of(call) and asked_at(one) > asked_at(call)]
+        acts = [one for one in after if one.asked[0].f != "group-positions"]
+        if acts and acts[0].asked[0].f != "group-abandon":
+            done.append(asked_at(acts[0]))
+    return {"early-commit"} if not at_once and any(row < min(done) for row in rows) else set()
+
+
+def _is_gone(case: Case, told: list[tuple[str, int | None, Call]]) -> bool:
+    """Whether the last answers know less than one that came before they were asked for."""
+    finals = [(at, asked_at(call)) for _, at, call in told if is_final(case, call)]
+    before = [(at, answered_at(call)) for _, at, call in told if at is not None]
+    return any(row < asked and (at is None or at < was) for at, asked in finals for was, row in before)
+
+
+def _given_again(steps: list[Call], key: str) -> set[str]:
+    """While nothing moves the partition, each record that a member is given is behind those before."""
+    for call in steps:
+        if _moves(call, key):
+            continue
+        offsets = _records(call, key)
+        own = [one for one in steps if process_of(one) == process_of(call) and asked_at(one) < asked_at(call)]
+        for earlier in own:
+            between = [one for one in own if asked_at(one) > asked_at(earlier)]
+            if any(_moves(one, key) for one in between) or key in told_by(earlier).get("revoked", ()):
+                continue
+            given = _records(earlier, key)
+            kept = given[-1:] if _moves(earlier, key) else given
+            if any(offset <= before for offset in offsets for before in kept):
+                return {"repeated-record"}
+        if any(then <= first for first, then in combinations(offsets, 2)):
+            return {"repeated-record"}
+    return set()
+
+
+def _moves(call: Call, key: str) -> bool:
+    told = told_by(call)
+    is_over = call.asked[0].f in ("group-leave", "group-abandon")
+    return is_over or key in told.get("assigned", ()) or key in told.get("revoked", ())

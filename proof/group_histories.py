@@ -236,17 +236,26 @@ class _Members:
             calls.write(member, OpType.FAIL, "group-poll")
             return
         said: Said = {"group": "g", "records": {}, **self.news.pop(member, {})}
+        self.give(member, said)
+        calls.write(member, OpType.OK, "group-poll", said)
+
+    def give(self, member: int, said: Said) -> None:
+        """Put some records of the member's partitions into the answer to its poll."""
+        rng = self.calls.rng
         for partition in (0, 1):
             if self.owner.get(partition) != member:
                 continue
             if partition not in self.positions:
                 self.positions[partition] = max(0, self.committed[partition] - (1 + rng.below(2) if self.forgets else 0))
-            start = self.positions[partition] + (self.skips and rng.below(4) == 0)
+            start = self.start(partition)
             records = list(enumerate(self.logs[partition]))[start : start + 1 + rng.below(3)]
             if records and rng.below(4):
                 said["records"][f"t-{partition}"] = [list(record) for record in records]
                 self.positions[partition] = records[-1][0] + 1
-        calls.write(member, OpType.OK, "group-poll", said)
+
+    def start(self, partition: int) -> int:
+        """Where a poll begins to give records of a partition."""
+        return self.positions[partition] + (self.skips and self.calls.rng.below(4) == 0)
 
     def commit(self, member: int, partition: int) -> None:
         """A member asks to commit its position."""
@@ -301,4 +310,115 @@ def _with_delivery_changed(row: Operation, rng: Rng) -> Operation:
             said.pop("assigned", None)
         case _:
             said.setdefault("assigned", []).append("t-0")
+    return replace(row, value=json.dumps(said))
+
+
+class _AutoMembers(_Members):
+    """Members as before, which commit automatically what they are done with."""
+
+    def __init__(self, rng: Rng) -> None:
+        super().__init__(rng)
+        self.commits = rng.pick(("next-poll", "next-poll", "delivery"))
+        self.hurries = rng.below(4) == 0  # a client that commits what it has just given
+        self.loses = rng.below(4) == 0  # a cluster whose positions are gone at the end
+        self.repeats = rng.below(4) == 0  # a client that gives records again
+        self.given: dict[int, dict[int, int]] = {}  # by member: the positions behind its last poll, by partition
+
+    def step(self) -> None:
+        """A produce, another owner of a partition, or a call of a member."""
+        rng, calls = self.calls.rng, self.calls
+        member = 1 + rng.below(3)
+        if rng.below(6) == 0:
+            self.produce()
+        elif rng.below(6) == 0:
+            self.assign(rng.below(2), member)
+        elif member in calls.open:
+            return  # it was never answered
+        elif rng.below(10) == 0:
+            self.end(member, crashes=rng.below(2) == 0)
+        elif rng.below(5) == 0:
+            self.ask(member)
+        else:
+            self.poll(member)
+
+    def write_step(self, member: int, type_: OpType, f: str, said: Said | None = None) -> None:
+        """A row of a member."""
+        self.calls.write(member, type_, f, {"group": "g", "commits": self.commits} if type_ is OpType.INVOKE else said)
+
+    def take(self, member: int) -> None:
+        """What the last poll of a member gave is committed, where it still has the partition."""
+        for partition, position in self.given.pop(member, {}).items():
+            if self.owner.get(partition) == member and self.calls.rng.below(3):
+                self.committed[partition] = position
+
+    def poll(self, member: int) -> None:
+        """A poll of a member, by which it is done with what the one before gave."""
+        calls, rng = self.calls, self.calls.rng
+        self.write_step(member, OpType.INVOKE, "group-poll")
+        self.take(member)
+        if rng.below(24) == 0:
+            said: Said = {"group": "g", **self.news.pop(member, {})}
+            outcome = rng.pick((OpType.FAIL, OpType.FAIL, OpType.INFO, None))
+            if outcome is None:
+                calls.open[member] = {}
+            else:
+                self.write_step(member, outcome, "group-poll", said)
+            return
+        said = {"group": "g", "records": {}, **self.news.pop(member, {})}
+        self.give(member, said)
+        self.given[member] = {mine: self.positions[mine] for mine in (0, 1) if f"t-{mine}" in said["records"]}
+        self.write_step(member, OpType.OK, "group-poll", said)
+        if self.hurries or self.commits == "delivery":
+            self.take(member)
+
+    def start(self, partition: int) -> int:
+        """Where a poll begins to give records of a partition; a client that repeats goes back by one."""
+        start = super().start(partition)
+        return start - (self.repeats and start > 0 and self.calls.rng.below(4) == 0)
+
+    def end(self, member: int, *, crashes: bool) -> None:
+        """A member leaves or crashes, and others get its partitions."""
+        f = "group-abandon" if crashes else "group-leave"
+        self.write_step(member, OpType.INVOKE, f)
+        if crashes:
+            self.given.pop(member, None)
+        self.take(member)
+        self.write_step(member, OpType.OK, f)
+        for mine in [one for one, owner in self.owner.items() if owner == member]:
+            self.assign(mine, 1 + self.calls.rng.below(3))
+        self.news.get(member, {}).pop("revoked", None)
+
+    def ask(self, member: int, *, at_the_end: bool = False) -> None:
+        """A member is told what the group committed."""
+        self.write_step(member, OpType.INVOKE, "group-positions")
+        lost = at_the_end and self.loses
+        committed = {f"t-{partition}": max(0, at - lost) or None for partition, at in self.committed.items()}
+        self.write_step(member, OpType.OK, "group-positions", {"group": "g", "committed": committed})
+
+
+def drawn_auto_commits(rng: Rng) -> Case:
+    """Return a random history of a consumer group that commits automatically; at its end members ask for its positions."""
+    group = _AutoMembers(rng)
+    for partition in (0, 1) if rng.below(4) else (0,):
+        group.produce()
+        group.assign(partition, 1 + rng.below(3))
+    for _ in range(16 + rng.below(24)):
+        group.step()
+    final_reads_ms = group.calls.time_ms + 1
+    for member in (1, 2, 3):
+        if member not in group.calls.open and rng.below(4):
+            group.ask(member, at_the_end=True)
+    rows = answers_changed(group.calls.rows, rng, _with_auto_commit_changed)
+    return case_of(group.calls, rows, final_reads_ms if rng.below(8) else None)
+
+
+def _with_auto_commit_changed(row: Operation, rng: Rng) -> Operation:
+    """The answer with another record, assignment or position."""
+    if row.type is not OpType.OK or row.f not in ("group-poll", "group-positions"):
+        return row
+    if row.f == "group-poll":
+        return _with_delivery_changed(row, rng)
+    said = json.loads(row.value or "{}")
+    key = rng.pick(sorted(said["committed"]))
+    said["committed"][key] = rng.pick((None, 0, 1, 2, 3))
     return replace(row, value=json.dumps(said))

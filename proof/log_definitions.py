@@ -14,10 +14,12 @@ from proof.client_definitions import (
     passed_over,
     polls,
 )
+from proof.compaction import compaction
+from proof.deleted_records import deleted_records
 from proof.durability import acked_loss, elections
 from proof.end_definitions import cluster, convergence
 from proof.final_reads import black_box
-from proof.group_definitions import group_delivery, share_groups
+from proof.group_definitions import auto_commit, group_delivery, share_groups
 from proof.handed_over import background
 from proof.liveness_definitions import availability, progress, replacement
 from proof.log_rows import Definition, of_rows
@@ -48,6 +50,7 @@ _OF_REPLICAS: dict[str, Definition] = {
 # and polls and of list-append, each of which is compared by itself (proof/queues.py, proof/elle.py): what a definition would add
 # is how it hands its rows to the two, and which of their findings it leaves out, and that is its program.
 UNPROVEN = (
+    "administration",
     "advance",
     "assertions",
     "assumptions",
@@ -87,10 +90,13 @@ DEFINITIONS: dict[str, dict[str, Definition]] = {
     "ends": {"convergence": convergence},
     "clusters": {"availability-cluster": cluster},
     "final-reads": {"client-log": black_box},
+    "deleted-records": {"deleted-records": deleted_records},
     "handed-over": {"background": of_rows(background)},
     "processed": {"exactly-once": exactly_once},
     "takeovers": {"zombies": zombies},
     "sharing": {"share-groups": share_groups},
     "deliveries": {"group-delivery": group_delivery},
+    "auto-commits": {"auto-commit": auto_commit},
+    "compacted": {"compaction": compaction},
     "commits": {"committed-offsets": of_rows(committed_offsets)},
 }  # fmt: skip

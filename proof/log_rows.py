@@ -31,6 +31,7 @@ class Case(NamedTuple):
     simulated: bool = False
     client_timeout_ms: int | None = None
     whole: bool = False  # the rows are those of a whole run and name its topics and partitions themselves
+    compacted: bool = False  # the topic keeps the last record of each key only
 
 
 Definition = Callable[[Case], set[str]]

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from checkers.judge import judge
@@ -19,9 +20,11 @@ from history.op import Operation
 from history.promise import Promise, TopicPromise
 from history.seed import Rng
 from proof.answers import drawn_answers
+from proof.compaction import drawn_compaction
+from proof.deleted_records import drawn_deleted_records
 from proof.end_histories import drawn_cluster, drawn_end
 from proof.final_reads import drawn_final_reads
-from proof.group_histories import drawn_deliveries, drawn_sharing
+from proof.group_histories import drawn_auto_commits, drawn_deliveries, drawn_sharing
 from proof.handed_over import drawn_handed_over
 from proof.lies import drawn_feuds, drawn_lies
 from proof.liveness_histories import drawn_availability, drawn_progress, drawn_replacement
@@ -66,6 +69,7 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "replacements": drawn_replacement,
     "commits": drawn_commits,
     "final-reads": drawn_final_reads,
+    "deleted-records": drawn_deleted_records,
     "availability": drawn_availability,
     "ends": drawn_end,
     "clusters": drawn_cluster,
@@ -74,6 +78,8 @@ DRAWERS: dict[str, Callable[[Rng], Case]] = {
     "takeovers": drawn_takeovers,
     "sharing": drawn_sharing,
     "deliveries": drawn_deliveries,
+    "auto-commits": drawn_auto_commits,
+    "compacted": drawn_compaction,
 }
 ALONE = (
     "controllers",
@@ -84,6 +90,9 @@ ALONE = (
     "takeovers",
     "sharing",
     "deliveries",
+    "auto-commits",
+    "compacted",
+    "deleted-records",
 )  # about the whole run: one history each
 
 
@@ -159,7 +168,15 @@ def _topic(case: Case) -> str:
 
 
 def _promise_of(cases: Sequence[Case]) -> Promise:
-    topics = {_topic(case): TopicPromise(topic=_topic(case), min_insync_replicas=case.m, flush=case.flush) for case in cases}
+    topics = {
+        _topic(case): TopicPromise(
+            topic=_topic(case),
+            min_insync_replicas=case.m,
+            flush=case.flush,
+            keeps="last-of-key" if case.compacted else UNSET,
+        )
+        for case in cases
+    }
     return replace(promise(by_operator=cases[0].by_operator), topics=tuple(topics[name] for name in sorted(topics)))
 
 

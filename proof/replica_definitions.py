@@ -205,24 +205,26 @@ def fencing(case: Case) -> set[str]:
     operations, events = case.operations, case.events
     kinds: set[str] = set()
     for at, row in enumerate(events):
-        if row.detail != "leader" or not _is_fenced(events, row.node, row.index, row.index):
-            continue
-        same = [
-            earlier_row
-            for earlier_row in events[:at]
-            if (earlier_row.kind, earlier_row.node, earlier_row.leader_epoch) == (K.HW, row.node, row.leader_epoch)
-        ]
-        before = [earlier_row.hw or 0 for earlier_row in same if earlier_row.detail == "leader"]
-        kinds |= {"fenced-append"} if row.kind is K.APPEND else set()
-        rose = row.kind is K.HW and bool(before) and (row.hw or 0) > before[-1]
-        flushed = case.flush == "before_ack" and _waited_for_its_flush_alone(events[:at], row)
-        if rose and not flushed and not _finishes_a_change(events[:at], row.node):
-            kinds.add("fenced-commit")
+        if row.detail == "leader" and _is_fenced(events, row.node, row.index, row.index):
+            if row.kind is K.APPEND:
+                kinds.add("fenced-append")
+            elif row.kind is K.HW and _commits(case, events[:at], row):
+                kinds.add("fenced-commit")
     for f in ("produce", "poll", "latest"):
         for call in calls(operations, f):
             if call.ok and _is_fenced(events, call.answer[0].node, call.asked[0].index, call.answer[0].index):
                 kinds.add("fenced-answer")
     return kinds
+
+
+def _commits(case: Case, before: Events, watermark: ClusterEvent) -> bool:
+    """Whether a fenced leader raises its high watermark for a reason that it did not have before the fence."""
+    leadership = (K.HW, watermark.node, watermark.leader_epoch, "leader")
+    earlier = [row.hw or 0 for row in before if (row.kind, row.node, row.leader_epoch, row.detail) == leadership]
+    if not earlier or (watermark.hw or 0) <= earlier[-1]:
+        return False
+    flushed = case.flush == "before_ack" and _waited_for_its_flush_alone(before, watermark)
+    return not flushed and not _finishes_a_change(before, watermark.node)
 
 
 def _fence_of(events: Events, node: str | None) -> int:

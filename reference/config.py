@@ -84,6 +84,8 @@ class Variant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reassign_failover: Literal["resume", "abort", "premature", "zombie"] = "resume"  # B-58: KAFKA-4214, KAFKA-6193, KAFKA-9478
     reassignment: Literal["A", "B"] = "A"  # C-19: the proposal of KIP-236: one list, with a cancellation | one znode for each
     reassign_rollback: bool = True  # R-233, R-243 | off: as before KIP-236, what is begun ends, and another target waits for it
+    # B-70, KAFKA-14808: a leader whose replica is given up hands over first (R-235) | is removed, and nobody is elected
+    reassign_given_up: Literal["hands_over", "removed"] = "hands_over"
     cancel_requires_isr: bool = True  # U-21, B-60: a rollback elects only from the ISR
     isr_assigned_check: bool = True  # B-38, B-39: only assigned replicas join the ISR, a leader drops others
 
@@ -282,6 +284,8 @@ VARIANTS: dict[str, Variant] = {
     "reassignment-by-requests": _without(reassignment="B"),
     "reassign-target-first": _without(reassign_full="target_first"),
     "reassign-without-rollback": _without(reassign_rollback=False),
+    # Kafka's order of the assignment lets a new replica lead before the move is done.
+    "reassign-removes-its-leader": _without(reassign_full="target_first", reassign_given_up="removed"),
     "cancel-without-isr": _without(cancel_requires_isr=False),
     "isr-unassigned": _without(isr_assigned_check=False),
     # With fetch fencing the fetches of an unassigned replica would be refused for their epoch.

@@ -63,6 +63,11 @@ class Section(Struct, frozen=True, kw_only=True):
     header: tuple[tuple[str, str, bool], ...]  # name, meaning, whether numbers
     cells: tuple[tuple[str, ...], ...]
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the table is shown at first: where nothing else is, and where the pictures do not say what differs."""
+        return self.part.name == _MEASURES or not (self.pictures or self.maps or self.causes)
+
 
 class AnalyticsPage(Struct, frozen=True, kw_only=True):
     """The view model of a page of answers."""
@@ -91,6 +96,8 @@ def _section_of(part: Part) -> Section:
     )
 
 
+_NS_PER_MS = 1_000_000
+_MEASURES = "measures"  # of `highwater compare`
 _EMPTY = {"fault": "no fault", "mix": "default"}  # what empty text means, by column
 
 
@@ -108,7 +115,7 @@ def value_words(name: str, value: Value) -> str:
         case float() if name.endswith("share") or name.startswith("share"):
             return f"{100 * value:.1f} %"
         case float():
-            return f"{value:.4g}"
+            return f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"
         case list() | tuple():
             return ", ".join(str(item) for item in value)
         case _:
@@ -231,14 +238,14 @@ def _heat_cell(row: Row) -> HeatCell:
 
 def _measure_pictures(rows: Sequence[Row]) -> Iterator[Picture]:
     """The medians and quartiles of two variants: times, then counts."""
-    for heading, words, wanted in (("Times", lambda ms: f"{ms} ms", True), ("Counts", str, False)):
+    for heading, words, wanted in (("Times", lambda ms: _tick_words(ms * _NS_PER_MS), True), ("Counts", "{:,}".format, False)):
         own = [row for row in rows if str(row["measure"]).endswith("_ms") is wanted]
         spans = [_quartile_span(row, side, css) for row in own for side, css in (("first", "r0"), ("second", "r1"))]
         if spans:
             yield Picture(
                 heading=heading,
                 svg=Markup(span_figure(spans, f"{heading.lower()} of the two variants", words)),
-                caption="Dot: median over the runs; line: from the lower to the upper quartile. "
+                caption="Dot: median over the runs; line: from the lower to the upper quartile. What is below 1 is drawn at 1. "
                 "Whether the two differ is in the table: there each plan is compared with itself.",
             )
 
@@ -261,7 +268,7 @@ _PICTURES: dict[str, Callable[[Sequence[Row]], Iterator[Picture]]] = {
     "detection-by-fault": lambda rows: _detection_pictures(rows, "fault", ""),
     "recovery": _recovery_pictures,
     "latency": _latency_pictures,
-    "measures": _measure_pictures,
+    _MEASURES: _measure_pictures,
 }
 
 

@@ -62,16 +62,17 @@ class Comparer:
     """Compares the rows of two histories."""
 
     def __init__(self, left: History, right: History) -> None:
-        kinds = [set(history.events_frame["kind"].unique()) for history in (left, right)]
-        self._kinds = _FAULTS | {kind for kind in _NOTED if (str(kind) in kinds[0]) != (str(kind) in kinds[1])}
-        self.columns = tuple(sorted((_columns_filled(left, self._kinds) ^ _columns_filled(right, self._kinds)) - IDENTITY))
-        self._event = _getter(ClusterEvent.__struct_fields__, IDENTITY | {*self.columns, "time_ns"})
-        self._deed = _getter(ClusterEvent.__struct_fields__, IDENTITY | _POSITIONS | {*self.columns, "time_ns"})
+        self._kinds_left_out = _FAULTS | _noted_by_one(left, right)
+        filled_by_one = _columns_filled(left, self._kinds_left_out) ^ _columns_filled(right, self._kinds_left_out)
+        self.columns = tuple(sorted(filled_by_one - IDENTITY))
+        left_out = IDENTITY | {*self.columns, "time_ns"}
+        self._event = _getter(ClusterEvent.__struct_fields__, left_out)
+        self._deed = _getter(ClusterEvent.__struct_fields__, left_out | _POSITIONS)
         self._call = _getter(Operation.__struct_fields__, IDENTITY | {"time_ns"})
 
     def rows(self, history: History) -> list[Row]:
         """The rows that are compared, in the order of recording."""
-        rows_compared: list[Row] = [event for event in history.events if event.kind not in self._kinds]
+        rows_compared: list[Row] = [event for event in history.events if event.kind not in self._kinds_left_out]
         rows_compared += history.operations
         return sorted(rows_compared, key=lambda row: (row.index, row.slot if isinstance(row, Operation) else 0))
 
@@ -112,6 +113,12 @@ def divergence_of(left: History, right: History) -> Divergence:
 
 def _at(rows: Sequence[Row], number: int) -> Row | None:
     return rows[number] if number < len(rows) else None
+
+
+def _noted_by_one(left: History, right: History) -> set[K]:
+    """The kinds of rows that only one of the two protocols knows."""
+    left_kinds, right_kinds = (set(history.events_frame["kind"].unique()) for history in (left, right))
+    return {kind for kind in _NOTED if (kind.value in left_kinds) != (kind.value in right_kinds)}
 
 
 def _columns_filled(history: History, without: Iterable[K]) -> set[str]:

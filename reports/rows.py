@@ -53,6 +53,7 @@ _TONES: dict[EventKind, Tone] = {
     EventKind.HEALED: "milestone",
     EventKind.FINAL_READS: "milestone",
     EventKind.UNCLEAN_ELECTION_ORDERED: "election",
+    EventKind.CONFIGURED: "election",
     EventKind.ASSERTION: "assertion",
     EventKind.RULE_BROKEN: "assertion",
     EventKind.ZK_STATE: "milestone",
@@ -63,7 +64,7 @@ _TONES: dict[EventKind, Tone] = {
 }
 _OF_SESSIONS = frozenset(
     (
-        *("txn", "group-poll", "group-leave", "process", "read-committed"),
+        *("txn", "group-poll", "group-leave", "group-abandon", "group-positions", "process", "read-committed"),
         *("init-transactions", "txn-send", "txn-commit", "txn-abort"),
         *("share-poll", "share-acknowledge", "share-leave", "share-abandon"),
     )
@@ -286,6 +287,8 @@ def _state_words(row: ClusterEvent) -> str:
             return f"refuses to move the partition: {known(row.detail)}"
         case EventKind.REQUEST_REFUSED:
             return f"refuses a request: {known(row.detail)}"
+        case EventKind.CONFIGURED:
+            return f"the settings of a topic are written: {known(row.detail)}"
         case EventKind.UNCLEAN_ELECTION_ORDERED:
             return f"an operator orders the unclean election of {known(row.leader)}"
         case _:

@@ -23,6 +23,8 @@ def _member(answer: dict[str, Any]) -> Iterator[str]:
         yield f"transactional id {answer['id']}"
     if "group" in answer:
         yield f"group {answer['group']}"
+    if answer.get("commits"):
+        yield f"commits automatically after {answer['commits']}"
     for what in ("assigned", "revoked"):
         if answer.get(what):
             yield f"{what} {', '.join(answer[what])}"
@@ -31,8 +33,9 @@ def _member(answer: dict[str, Any]) -> Iterator[str]:
     for what in ("results", "sends"):
         if answer.get(what):
             yield f"sent {_ranges(answer[what])}"
-    if answer.get("positions"):
-        yield f"positions {', '.join(f'{key} {position}' for key, position in sorted(answer['positions'].items()))}"
+    for what in ("positions", "committed"):
+        if answer.get(what):
+            yield f"{what} {', '.join(f'{key} {position}' for key, position in sorted(answer[what].items()))}"
     if answer.get("acknowledged"):
         confirmed = answer.get("confirmed", ())
         yield "; ".join(_acknowledged(key, of, certain=key in confirmed) for key, of in sorted(answer["acknowledged"].items()))

@@ -34,7 +34,7 @@ def category_of(kind: str) -> Category:
     if kind in _BY_KIND:
         return _BY_KIND[kind]
     match family_of(kind):
-        case "partition" | "network" | "place":
+        case "partition" | "network" | "place" | "message":
             return "network"
         case "pause" | "crash" | "roll":
             return "process"

@@ -132,7 +132,8 @@ class Administrator:
         """The next request: depose, remove, add, cancel, elect or move, by draws."""
         if self._deposes and self._draws.ratio("workload admin deposes", 1, DEPOSES_ONE_IN):
             return Invocation(f="depose-controller")
-        if self._removing is None and self._added and self._draws.ratio("workload admin removes", 1, REMOVES_ONE_IN):
+        can_remove = self._parameters.removes and self._removing is None and bool(self._added)
+        if can_remove and self._draws.ratio("workload admin removes", 1, REMOVES_ONE_IN):
             self._removing = self._remove()
         if self._removing is not None:
             return self._removing
@@ -168,7 +169,7 @@ class Administrator:
         brokers = list(self._parameters.brokers)
         count = self._copies[partition.topic]
         if self._draws.ratio("workload admin other count", 1, 4):
-            count = self._draws.between("workload admin count", 1, len(brokers))
+            count = max(self._parameters.moves_to_min, self._draws.between("workload admin count", 1, len(brokers)))
         replicas = [brokers.pop(self._draws.below("workload admin replica", len(brokers))) for _ in range(count)]
         beside = self._draws.ratio("workload admin extra", 1, 2)
         if beside and self._parameters.by_requests:

@@ -19,11 +19,13 @@ OwnF = Literal[
 ]  # of an asynchronous producer, within its own program (`workloads.asynchronous`): they always succeed
 # One step of a transaction, of a producer whose transactional id others have, too
 StepF = Literal["init-transactions", "txn-send", "txn-commit", "txn-abort"]
+# Of a member of a consumer group, which dies without a word in "group-abandon"
+GroupF = Literal["group-poll", "group-leave", "group-abandon", "group-positions"]
 # Of a member of a share group
 ShareF = Literal["share-poll", "share-acknowledge", "share-leave", "share-abandon"]
 AcknowledgeType = Literal["accept", "release", "reject"]
 # Of a transactional client, and of a member of a consumer group: both keep a session with the cluster between operations.
-SessionF = Literal["txn", "group-poll", "group-leave", "commit", "committed", "process", "read-committed", StepF, ShareF]
+SessionF = Literal["txn", "commit", "committed", "process", "read-committed", GroupF, StepF, ShareF]
 RequestF = Literal[
     "create-topic",
     "delete-topic",
@@ -38,6 +40,7 @@ RequestF = Literal[
     "allow-reassignments",
     "depose-controller",
     "edit-znode",
+    "alter-config",
 ]
 AdminF = RequestF | Literal["admin-pending"]
 
@@ -78,12 +81,14 @@ class Invocation(Struct, frozen=True, kw_only=True):
     max_records: int = 500
     assignment: tuple[tuple[int, ...], ...] = ()
     edit: Edit | None = None
+    settings: tuple[tuple[str, str], ...] = ()  # of an alter-config: names and values
     micros: tuple[Micro, ...] = ()  # of a transaction
     aborts: bool = False  # the client aborts this transaction
     reads: tuple[tuple[str, int], ...] = ()  # the partitions that a transactional client or a member of a group reads
     writes: tuple[tuple[str, int], ...] = ()  # the partitions that the results of a `process` go to
     work_ms: int = 0  # between the results of a `process` and the positions
     group: str = ""
+    commits: str = ""  # how the member commits without calls (`workloads.parameters.CommitsAfter`); "": it does not
     acknowledges: tuple[AcknowledgeType, ...] = ()  # of a share-acknowledge: for the records in turn, by partition and offset
     transactional_id: str = ""  # of a step; the sends of a txn-send are its micros
 

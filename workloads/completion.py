@@ -76,7 +76,7 @@ PRODUCE |= {
 }
 
 # An administrator's requests have effects too. They are refused where a request or the topic exists already, or where there is
-# nothing to roll back.
+# nothing to roll back. After an earlier attempt what stands in the way may be the request itself.
 ADMIN = frozenset(get_args(RequestF))
 ADMIN_REFUSED = frozenset({"TOPIC_ALREADY_EXISTS", "REASSIGNMENT_IN_PROGRESS", "NO_REASSIGNMENT_IN_PROGRESS"})
 
@@ -97,7 +97,7 @@ def completion_type(f: str, error: str | None, *, sent: bool, earlier: tuple[str
     if error is None or error == "NONE":
         return OpType.OK
     if f in ADMIN and sent:
-        return OpType.FAIL if error in ADMIN_REFUSED else OpType.INFO
+        return OpType.FAIL if error in ADMIN_REFUSED and not earlier else OpType.INFO
     if f in SESSION and sent:
         return OpType.FAIL if f == "commit" and error in COMMIT_REFUSED else OpType.INFO
     if f != "produce" or not sent:

@@ -1,8 +1,13 @@
 """The parameters of a workload, taken from the plan."""
 
+from typing import Literal
+
 from msgspec import UNSET, Struct, UnsetType
 
 from workloads.client import Edit, RequestF
+
+# What the members of a group commit automatically: what a poll gave once the member has polled again or leaves, or at once.
+CommitsAfter = Literal["next-poll", "delivery"]
 
 
 class PartitionName(Struct, frozen=True, array_like=True, order=True):
@@ -24,7 +29,7 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One admin request of a plan's script, `at_ms` after the start of the workload.
 
     `replicas`, preferred first: of each partition of a topic that is made; of the one partition that is added or moved. `edit`:
-    what an operator does by hand.
+    what an operator does by hand. `settings`: those of the topic that an alter-config sets, in the system's own words.
     """
 
     at_ms: int
@@ -33,6 +38,12 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     partition: int = 0
     replicas: tuple[tuple[int, ...], ...] = ()
     edit: Edit | UnsetType = UNSET
+    settings: dict[str, str | int | bool] | UnsetType = UNSET
+
+
+def word_of(value: str | int | bool) -> str:
+    """A setting's value as Kafka writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Asynchronous(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,6 +52,13 @@ class Asynchronous(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     producers: int = 1
     retries: int = 3  # message.send.max.retries
     in_flight: int = 3  # batches of one producer at a time
+
+
+class AutoCommit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Members of a group that commit automatically (enable.auto.commit): how often, and from when on what they were given."""
+
+    interval_ms: int = 500  # auto.commit.interval.ms
+    after: CommitsAfter = "next-poll"
 
 
 class Parameters(Struct, frozen=True, kw_only=True):
@@ -58,9 +76,12 @@ class Parameters(Struct, frozen=True, kw_only=True):
     stranger_first: bool = False  # the client of misuse names an unknown producer before its first right request
     idempotent: int = 0  # how many of the producers are idempotent
     asynchronous: Asynchronous | None = None  # None: there are none
+    auto_commit: AutoCommit | None = None  # of the members of a group; None: they commit by calls
     topics: tuple[TopicShape, ...] = ()  # for administrators
     brokers: tuple[int, ...] = ()  # for administrators who move partitions
     by_requests: bool = False  # administrators move partitions by proposal B of KIP-236 (R-245)
+    removes: bool = True  # administrators may remove the partitions that they added
+    moves_to_min: int = 1  # replicas that administrators move a partition to at least; a controller may refuse more than that
     by_operator: bool = False  # an administrator may order unclean elections (docs/promise.md DUR-7)
     scratch: TopicShape | None = None  # the topic that an administrator creates and deletes
     retries: int = 0  # of each produce that asks for an answer

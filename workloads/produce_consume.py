@@ -42,12 +42,16 @@ ACKS_ALL = -1
 AUDITED_ACKS = (ACKS_ALL, 1, 0)
 
 
-def processes(draws: int, parameters: Parameters) -> tuple[Process, ...]:
-    """Make the clients of produce-consume: producers, then consumers, then final readers. `draws` seeds their random choices."""
+def processes(draws: int, parameters: Parameters, producer: "type[Producer] | None" = None) -> tuple[Process, ...]:
+    """Make the clients of produce-consume: producers, then consumers, then final readers. `draws` seeds their random choices.
+
+    `producer`: a class of producers that write other values.
+    """
     shared = Draws(draws)
     readers = parameters.final_readers
+    make_producer = producer or Producer
     return (
-        *(Producer(i, shared, parameters) for i in range(parameters.producers)),
+        *(make_producer(i, shared, parameters) for i in range(parameters.producers)),
         *(Consumer(i, shared, parameters) for i in range(parameters.consumers)),
         *(FinalReader(parameters.partitions[i::readers]) for i in range(readers)),
     )
@@ -122,7 +126,7 @@ class Producer:
         """A produce of the next unique values."""
         first = self._written
         self._written += self._parameters.records_per_produce
-        values = tuple(f"{self._name}-{k}" for k in range(first, self._written))
+        values = tuple(self._value(k) for k in range(first, self._written))
         return Invocation(
             f="produce",
             topic=partition.topic,
@@ -132,6 +136,10 @@ class Producer:
             retries=self._parameters.retries,
             idempotent=self._idempotent,
         )
+
+    def _value(self, number: int) -> str:
+        """The value with this number, which nobody else writes."""
+        return f"{self._name}-{number}"
 
 
 class Consumer:

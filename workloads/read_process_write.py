@@ -59,6 +59,7 @@ class Processor:
         self._due_ms = 0
         self._attempts = 0  # without anything read
         self._at_end = False
+        self._is_finishing = False
         self.done = False
 
     def next(self, *, now_ms: int, phase: Phase) -> Invocation | Sleep | Done:
@@ -78,6 +79,8 @@ class Processor:
         """The last transaction, again until the end is reached or FINAL_ATTEMPTS_MAX were made; then the leaving of the group."""
         if self.done:
             return Done()
+        if not self._is_finishing:  # records may have been produced since an earlier poll came to the end
+            self._is_finishing, self._at_end, self._attempts = True, False, 0
         if self._at_end or self._attempts >= FINAL_ATTEMPTS_MAX:
             self.done = True
             return Invocation(f="group-leave", group=GROUP)

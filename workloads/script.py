@@ -15,7 +15,7 @@ from history.op import OpType
 from history.seed import Draws
 from workloads.admin_storm import Looker
 from workloads.client import Completion, Done, Invocation, Phase, Process, Sleep
-from workloads.parameters import Parameters, PartitionName, Step
+from workloads.parameters import Parameters, PartitionName, Step, word_of
 from workloads.produce_consume import FinalReader, Producer
 
 
@@ -60,7 +60,14 @@ class Administrator:
         elif step.do == "remove-partition":
             self._partitions_going = [p for p in named if p.partition == step.partition]
         self._existing[:] = [partition for partition in self._existing if partition not in self._partitions_going]
-        return Invocation(f=step.do, topic=step.topic, partition=step.partition, assignment=step.replicas, edit=step.edit or None)
+        return Invocation(
+            f=step.do,
+            topic=step.topic,
+            partition=step.partition,
+            assignment=step.replicas,
+            edit=step.edit or None,
+            settings=tuple((name, word_of(value)) for name, value in (step.settings or {}).items()),
+        )
 
     def completed(self, invocation: Invocation, completion: Completion) -> None:
         """Record by a request's result which created partitions certainly exist."""

@@ -10,9 +10,11 @@ from msgspec import Struct
 from workloads.parameters import Step
 
 MAX_STEPS = 1000
-_MOVES = ("reassign", "reassign-extra", "reassign-request")
+MOVES = ("reassign", "reassign-extra", "reassign-request")
 _OF_ALL = ("cancel-reassignments", "allow-reassignments")
 _OF_THE_CLUSTER = ("depose-controller",)
+_ALTERS = "alter-config"
+MIN_ISR = "min.insync.replicas"
 
 
 class Ground(Struct, frozen=True, kw_only=True):
@@ -53,6 +55,16 @@ def _subject(step: Step, ground: Ground) -> Iterator[str]:
         return
     if step.edit:
         yield "edit is for edit-znode only"
+    if step.do == _ALTERS and not step.settings:
+        yield "settings must name what is set, such as {min.insync.replicas: 1}"
+    for name, value in (step.settings or {}).items():
+        if not name or "=" in name or len(name.split()) != 1 or len(str(value).split()) > 1:
+            yield f"settings are names and values without blanks, not {name!r}: {value!r}"
+    least = (step.settings or {}).get(MIN_ISR, 1)
+    if not str(least).isdecimal() or not int(least):
+        yield f"{MIN_ISR} must be a number from 1 on, not {least}"
+    if step.do != _ALTERS and step.settings:
+        yield f"settings is for {_ALTERS} only"
     if step.topic not in ground.topics and step.topic not in ground.later:
         yield f"unknown topic {step.topic!r}; known topics: {', '.join((*ground.topics, *ground.later))}"
     elif step.do in ("create-topic", "delete-topic") and step.topic not in ground.later:
@@ -65,7 +77,7 @@ def _subject(step: Step, ground: Ground) -> Iterator[str]:
 
 def _replicas(step: Step, ground: Ground) -> Iterator[str]:
     """Errors in the replicas that a step of an administrator's script names."""
-    replicas_min = 1 if step.do in (*_MOVES, "add-partition") else 0
+    replicas_min = 1 if step.do in (*MOVES, "add-partition") else 0
     copies = None
     if step.do == "create-topic":
         replicas_min, copies = ground.later.get(step.topic, (len(step.replicas), 0))

@@ -80,7 +80,7 @@ def _truncation_to_hw(loss: Loss) -> Found | None:
 
 
 def _other_truncation(loss: Loss) -> Found | None:
-    """A replica cut its log for another reason."""
+    """A replica cut its log, and no cause before this one fits (`CAUSES`)."""
     row = loss.removal
     if row is None or row.kind is not K.TRUNCATE:
         return None

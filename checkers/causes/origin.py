@@ -143,12 +143,13 @@ def _values_produced_by(scene: Scene, process: int) -> set[str | None]:
     return {*frame.filter(own & (frame["f"] == "produce"))["value"].to_list()}
 
 
-def _start_on_other_directory(scene: Scene, anomaly: Anomaly, write: Row) -> Row | None:
-    """The start at which a broker did not see that its directory is another one."""
-    leader = write.leader if isinstance(write, ClusterEvent) else None
-    wound = scene.last(K.WOUND, node=leader, before=write.index)
-    starts = () if wound is None else scene.of(K.RECOVERED, node=leader, after=wound.index, before=write.index)
-    return starts[0] if starts and leader is not None else None
+def _recovery_after_swap(scene: Scene, anomaly: Anomaly, write: Row) -> Row | None:
+    """The first start of the elected leader after its directory was swapped for another one."""
+    if not isinstance(write, ClusterEvent) or write.leader is None:
+        return None
+    swaps = [row for row in scene.of(K.WOUND, node=write.leader, before=write.index) if row.detail == "swapped"]
+    starts = scene.of(K.RECOVERED, node=write.leader, after=swaps[-1].index, before=write.index) if swaps else ()
+    return starts[0] if starts else None
 
 
 def _row_that_forgot_producer(scene: Scene, anomaly: Anomaly, answer: Row) -> Row | None:
@@ -198,6 +199,6 @@ _RULES: Sequence[tuple[tuple[str, ...], _Rule]] = (
     (("deleted-while-it-counts",), _order_of_deletion),
     (("acknowledged-after-removal",), _removal_of_record),
     (("in-no-log",), _record_in_its_place),
-    (("empty-leader",), _start_on_other_directory),
+    (("empty-leader",), _recovery_after_swap),
     (("wrong-error",), _row_that_forgot_producer),
 )

@@ -292,15 +292,9 @@ def rank_of_lack(words: str) -> int:
 def of_lack(history: History, words: str) -> Signature:
     """The signature of one thing that a cluster lacks, in the words of its checker."""
     _, checker, lacking = _rank_of_lack(words)
-    keys = {f"{topic}-{partition}" for topic, partition in _known_partitions(history)}
+    keys = {f"{name.topic}-{name.partition}" for name in history.partitions}
     key = next((word for word in re.split(r"[\s,]+", words) if word in keys), "")
     return Signature(kind=NOT_LIVE, checker=checker, step=lacking, key=key, words=words)
-
-
-def _known_partitions(history: History) -> Iterable[tuple[str, int]]:
-    """Topic and partition of all that were assigned or whose state was written."""
-    known = history.events_frame.filter(pl.col("kind").is_in([str(K.STATE_WRITTEN), str(K.ASSIGNED)]))
-    return known.select("topic", "partition").unique().iter_rows()
 
 
 def _rank_of_lack(words: str) -> tuple[int, str, str]:

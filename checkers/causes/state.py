@@ -71,7 +71,7 @@ def _explain_kept_log(
         )
         step = Clause(f"{words}, after {own.value} at offset {own.offset}, which it never truncated{held}", (row.index,))
         return "diverging-log-kept", _in_order_of_rows([*clauses, step]), row.index
-    return _explain_counted_record(scene, node, own, follows=follows, clauses=clauses, witness=sorted(witness))
+    return _explain_hw_over_divergence(scene, node, own, follows=follows, clauses=clauses, witness=sorted(witness))
 
 
 def _author(scene: Scene, record: Record) -> ClusterEvent | None:
@@ -79,22 +79,27 @@ def _author(scene: Scene, record: Record) -> ClusterEvent | None:
     return next((row for row in scene.of(K.APPEND) if (row.value, row.offset) == record and row.detail != "follower"), None)
 
 
-def _explain_counted_record(
+def _explain_hw_over_divergence(
     scene: Scene, node: str, own: Record, *, follows: list[ClusterEvent], clauses: list[Clause], witness: list[int]
 ) -> Explanation:
-    """A high watermark moved over the wrong record before the replica had truncated it."""
+    """A high watermark moved over the wrong record before the replica had cut it: a leader's that counted it, or its own.
+
+    If neither did, the cause is that the replica kept its log.
+    """
     moves = [row for row in scene.events_at(witness) if row.kind in (K.HW, K.BECAME_LEADER)]
-    counting = [row for row in moves if row.node != node and node in scene.isr(row.index)]
-    for row in counting:
-        epoch = follows[0].leader_epoch if follows else None
-        stale = epoch is not None and row.leader_epoch is not None and epoch < row.leader_epoch and follows[0].index < row.index
-        why = f"which still followed in epoch {epoch} and held {own.value}" if stale else f"which had yet to truncate {own.value}"
-        words = f"{row.node}, leader of epoch {row.leader_epoch}, moved its HW to {row.hw} {at(row)} and counted {node}, {why}"
-        name = "stale-follower-counted" if stale else "hw-before-truncation"
-        return name, _in_order_of_rows([*clauses, Clause(words, (row.index,))]), row.index
-    for row in (row for row in moves if row.node == node):
-        words = f"{node} moved its HW to {row.hw} {at(row)}, over {own.value}, which it had yet to truncate"
-        return "hw-before-truncation", _in_order_of_rows([*clauses, Clause(words, (row.index,))]), row.index
+    counting = next((row for row in moves if row.node != node and node in scene.isr(row.index)), None)
+    own_move = next((row for row in moves if row.node == node), None)
+    if counting is not None:
+        epoch, later = follows[0].leader_epoch if follows else None, counting.leader_epoch
+        is_stale = epoch is not None and later is not None and epoch < later and follows[0].index < counting.index
+        why = f"which still followed in epoch {epoch} and held" if is_stale else "which had yet to truncate"
+        leader = f"{counting.node}, leader of epoch {counting.leader_epoch}"
+        words = f"{leader}, moved its HW to {counting.hw} {at(counting)} and counted {node}, {why} {own.value}"
+        name = "stale-follower-counted" if is_stale else "hw-before-truncation"
+        return name, _in_order_of_rows([*clauses, Clause(words, (counting.index,))]), counting.index
+    if own_move is not None:
+        words = f"{node} moved its HW to {own_move.hw} {at(own_move)}, over {own.value}, which it had yet to truncate"
+        return "hw-before-truncation", _in_order_of_rows([*clauses, Clause(words, (own_move.index,))]), own_move.index
     return "diverging-log-kept", _in_order_of_rows(clauses), max(row for clause in clauses for row in clause.rows)
 
 

@@ -342,7 +342,7 @@ def _wrong_end(scene: Scene, words: str) -> Row | None:
 def _start_of_unserved_calls(scene: Scene, words: str) -> Row | None:
     """The last call of the kind that no call of was answered as it should."""
     match = re.match(r"no (acks=all produce|acks=1 produce|poll|client)\b", words)
-    if match is None:
+    if match is None or scene.topic is None:
         return None
     frame = scene.history.operations_frame
     calls_of_partition = frame.filter((pl.col("topic") == scene.topic) & (pl.col("partition") == scene.partition))

@@ -256,7 +256,7 @@ class Contradictions:
             return False
 
     def _cycle_of_writers(self, writers: Sequence[int], key: Any) -> Iterator[Witness]:
-        """The order of the versions as a cycle of their writers."""
+        """A cycle of ww dependencies among these writers of the key; nothing if the history shows none."""
         later = {
             writer: {
                 other_writer: edge

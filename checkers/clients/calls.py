@@ -183,23 +183,26 @@ def _complaints_of_waits(calls: list[Call], events: Events, facts: Facts, about:
     return complaints
 
 
-def _unheard_producers(calls: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
-    """Describe the producers that lost records with acks=0 again and again, though nothing happened to them or a broker."""
+def _complaints_of_lost_acks_0(calls: list[Call], events: Events, facts: Facts, name: str) -> list[str]:
+    """Describe the producers of which no record with acks=0 was appended for more than LOOKUP_MS, though nothing happened.
+
+    One record may be lost to a leader that the producer does not know yet; in LOOKUP_MS it looks for the next one.
+    """
     sent = [call for call in calls if call.f == "produce" and call.asked[0].acks == 0 and call.asked[0].error is None]
     if not sent:
         return []
     appended = {value for value, detail in events.of(K.APPEND).columns("value", "detail") if detail == "leader"}
     faults = list(fault_times(events, facts))
     written = _leaders(events)
-    since: dict[int, Call] = {}  # process -> the first record that it lost while nothing happened
+    lost_since: dict[int, Call] = {}  # process -> the first record that it lost while nothing happened
     complaints: dict[int, str] = {}
     for call in sorted(sent, key=lambda call: call.invoked):
         if any(row.value in appended for row in call.asked):
-            since.pop(call.process, None)
+            lost_since.pop(call.process, None)
             continue
-        first = since.setdefault(call.process, call)
+        first = lost_since.setdefault(call.process, call)
         if _is_disturbed(first.invoked_ns - LOOKUP_MS * MS, call, faults, written, facts):
-            since[call.process] = call
+            lost_since[call.process] = call
         elif call.invoked_ns - first.invoked_ns > LOOKUP_MS * MS:
             rows = f"rows {first.invoked} and {call.invoked}"
             happened = f"process {call.process} lost what it sent to {name} with acks=0 between {rows}"
@@ -261,7 +264,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     complaints += _hung_calls(calls, events, facts, name)
     complaints += _hung_reads(calls, events, facts, name)
     complaints += _complaints_of_waits(calls, events, facts, (topic, number))
-    complaints += _unheard_producers(calls, events, facts, name)
+    complaints += _complaints_of_lost_acks_0(calls, events, facts, name)
     if retries:
         produces = [call for call in calls if call.f == "produce"]
         given_up = (_complaint_of_giving_up(call, retries[call.process % len(retries)], timeout_ms, name) for call in produces)

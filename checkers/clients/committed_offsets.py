@@ -112,13 +112,15 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     return Findings(anomalies=tuple(anomalies), counts={"commits": sum(map(len, commits.values()))})
 
 
+LOST = Kind("commit-lost", Harm.LOSS, 50, breaks=("DUR",), unshown=NO_COMMITS)
+
 CHECKER = Checker(
     name=NAME,
     claim="A consumer group gets back the position that it committed last, and commits no position beyond what it was given.",
     assumes="Operations `commit` and `committed` name the group in `value` and the position in `offset`.",
     blind="Histories without such operations; records that a group read twice because it had not committed.",
     reports=(
-        Kind("commit-lost", Harm.LOSS, 50, breaks=("DUR",), unshown=NO_COMMITS),
+        LOST,
         Kind("phantom-commit", Harm.FALSE_READ, 130, breaks=("DUR",), unshown=NO_COMMITS),
         Kind("commit-ahead", Harm.FALSE_READ, 140, breaks=("DUR",), unshown=NO_COMMITS),
     ),

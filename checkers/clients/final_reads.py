@@ -4,7 +4,8 @@ After healing, readers ask each partition for its end and read it from offset 0.
 among what they were given. Where it is not, the last answers tell more than silence does:
 
     an answered poll at or below the record was empty, and the log ended above it      the record is lost
-    every answer denied that the partition exists, and nobody deleted the topic        the record is lost
+    every answer denied that the partition exists, and nobody deleted the topic        the record is lost, unless brokers list
+                                                                                       it at the end, without a leader
     the reads failed, were not made, or did not get there                              not known
 
 An end at or below the record, and a read past it, are judged by `client_log` for each read, final or not.
@@ -51,13 +52,14 @@ def final_calls(done: Sequence[Call], facts: Facts) -> list[Call]:
 
 
 def unread(
-    promises: Sequence[PromisedRecord], calls: Sequence[Call], final: Sequence[Call], facts: Facts
+    promises: Sequence[PromisedRecord], calls: Sequence[Call], final: Sequence[Call], facts: Facts, *, offline: bool = False
 ) -> tuple[list[Loss], Unread]:
     """The losses that the final reads show, and the promised records of which nobody knows.
 
     `final` are the `final_calls` among the calls `calls` of one partition, `promises` its records without those that are known to
     be lost. A record that was promised while the final reads were under way may have been read by anyone. So may every record,
-    if the history says that it has no final reads.
+    if the history says that it has no final reads. `offline`: brokers list the partition at the end, and name no leader; clients
+    may call that unknown, too (librdkafka does).
     """
     began = facts.final_reads_at_ns
     read = _read(final)
@@ -67,7 +69,7 @@ def unread(
         missing = [r for r in missing if _needs_a_final_read(r, facts, began) or (r.offset, r.value) not in read]
     if not missing:
         return [], Unread()
-    losses = _losses_shown(missing, final)
+    losses = _losses_shown(missing, final, offline=offline)
     lost = {loss.record for loss in losses}
     undecided = tuple(record for record in missing if record not in lost)
     return losses, Unread(undecided, _reason_unknown(final, facts)) if undecided else Unread()
@@ -81,11 +83,11 @@ def _read(calls: Sequence[Call]) -> set[tuple[int | None, str | None]]:
     return {(row.offset, row.value) for call in calls if call.f == "poll" and call.type == "ok" for row in call.rows}
 
 
-def _losses_shown(missing: Sequence[PromisedRecord], final: Sequence[Call]) -> list[Loss]:
+def _losses_shown(missing: Sequence[PromisedRecord], final: Sequence[Call], *, offline: bool) -> list[Loss]:
     """The records that the last answers show to be lost."""
     answered = [call for call in final if call.rows]
-    if answered and all(call.type != "ok" and call.rows[0].error in DENIALS for call in answered):
-        last = answered[-1]
+    last = denial(final)
+    if last is not None and not offline:
         words = f"process {last.process} was told {last.rows[0].error} for its {last.f}: no answer knows the partition any more"
         return [Loss(record, last.ended, words) for record in missing]
     end = max((call.rows[0].offset or 0 for call in answered if call.f == "latest" and call.type == "ok"), default=0)
@@ -95,6 +97,13 @@ def _losses_shown(missing: Sequence[PromisedRecord], final: Sequence[Call]) -> l
     position = empty.asked[0].offset or 0
     words = f"process {empty.process} was given nothing from offset {position} on, though the log ended at {end}"
     return [Loss(record, empty.ended, words) for record in missing if position <= record.offset < end]
+
+
+def denial(final: Sequence[Call]) -> Call | None:
+    """The last final read, if each that was answered was told that the partition does not exist."""
+    answered = [call for call in final if call.rows]
+    denied = all(call.type != "ok" and call.rows[0].error in DENIALS for call in answered)
+    return answered[-1] if answered and denied else None
 
 
 def _empty_final_poll(answered: Sequence[Call]) -> Call | None:

@@ -173,7 +173,10 @@ def _commits_that_fall(of: _Key, commits: list[_Commit], polls: list[_Given]) ->
 
 
 def _owners_resumed_behind(of: _Key, commits: list[_Commit], polls: list[_Given]) -> list[Anomaly]:
-    """New owners of a partition that began below every position which was in force."""
+    """New owners of a partition that began below every position that may have been in force.
+
+    Those are the position of the last commit that had ended before the owner asked, and all that overlap it or came later.
+    """
     anomalies = []
     begins: dict[int, _Given] = {}  # member -> the poll in which it was given the partition, until it is given a record
     for poll in polls:
@@ -182,9 +185,8 @@ def _owners_resumed_behind(of: _Key, commits: list[_Commit], polls: list[_Given]
         if poll.offsets and poll.member in begins:
             start = begins.pop(poll.member)
             settled = [c for c in commits if c.done < start.asked]
-            last = max((c.asked for c in settled), default=-1)
-            # Replaced is what was done before the last settled commit was asked for.
-            in_force = [c.position for c in commits if c.done > last and c.asked < poll.at]
+            newest_asked = max((c.asked for c in settled), default=-1)
+            in_force = [c.position for c in commits if c.done > newest_asked and c.asked < poll.at]
             if settled and in_force and poll.offsets[0] < min(in_force):
                 words = f"group {of[0]} had committed {min(in_force)}, and its next reader began at {poll.offsets[0]}"
                 newest = max(settled, key=lambda c: c.asked)
@@ -196,15 +198,18 @@ def _anomaly(kind: str, of: _Key, witness: tuple[int, ...], words: str) -> Anoma
     return Anomaly(kind=kind, checker=NAME, key=of[1], witness=witness, words=words)
 
 
+SKIPPED = Kind("skipped-record", Harm.LOSS, 40, unshown=NO_GROUPS)
+RESUMED_BEHIND = Kind("resumed-behind", Harm.LOSS, 60, unshown=NO_GROUPS)
+
 CHECKER = Checker(
     name=NAME,
     claim="A consumer group is given each acknowledged record below its commits, and goes on where it committed.",
     assumes="Members commit what they polled, after they were given it, and nothing else.",
     blind="Records that a group is given twice, which at-least-once allows; groups whose members are not clients of the run.",
     reports=(
-        Kind("skipped-record", Harm.LOSS, 40, unshown=NO_GROUPS),
+        SKIPPED,
         Kind("commit-regressed", Harm.LOSS, 70, unshown=NO_GROUPS),
-        Kind("resumed-behind", Harm.LOSS, 60, unshown=NO_GROUPS),
+        RESUMED_BEHIND,
     ),
     group_by=WHOLE_RUN,
     operations=("group-poll", "commit", "produce"),

@@ -1,8 +1,8 @@
 """Checker of polls: the records of one call are in log order, none left out (Jepsen's int-nonmonotonic-poll, poll-skip …).
 
 A poll at a position returns the records from there on, each once and none left out: the log has no gaps, because there are no
-transactions and no compaction. A record was certainly left out if another poll read a record at that offset in the same
-generation (docs/promise.md CUT-1). The values of one produce are appended in their order.
+transactions. A record was certainly left out if another poll read a record at that offset in the same generation (docs/promise.md
+CUT-1), unless its topic is compacted (DUR-9). The values of one produce are appended in their order.
 
 This checker does not say whether a skipped record is lost; the ledger does.
 
@@ -17,7 +17,7 @@ from itertools import pairwise
 from checkers.engine import screens
 from checkers.engine.anomalies import BROKEN_MACHINE, HISTORIES, Harm, Kind
 from checkers.engine.checker import Checker, cuts_of
-from checkers.engine.facts import Facts
+from checkers.engine.facts import Facts, is_compacted
 from checkers.engine.groups import PARTITION, partition_of
 from checkers.engine.rows import Call, OperationRow
 from checkers.engine.tables import Events, Operations
@@ -79,6 +79,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     """Judge the polls and produces of one partition by the order of records within each call."""
     topic, partition = partition_of(operations, events)
     key, cuts = f"{topic}-{partition}", cuts_of(cuts, topic, partition)
+    compacted = is_compacted(facts, topic)
     calls = [call for call in operations.calls if call.type == "ok"]
     polls = [call for call in calls if call.f == "poll"]
     first_rows = _offsets_read(polls, cuts)
@@ -94,7 +95,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
             anomalies.append(Anomaly(kind=kind, checker=NAME, key=key, witness=(then.at,), words=words))
             break
         else:
-            skipped = _skipped_record(call, first_rows, cuts) if call.f == "poll" else None
+            skipped = _skipped_record(call, first_rows, cuts) if call.f == "poll" and not compacted else None
             if skipped is not None:
                 kind, offset, at = skipped
                 words = f"a poll of process {call.process} left out offset {offset}, where another poll read a record"

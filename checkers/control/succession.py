@@ -300,7 +300,7 @@ CHECKER = Checker(
     "entry an operator may have removed by hand; brokers that a controller did not know to be gone.",
     reports=(
         Kind("wrong-epoch", Harm.USURPED, 70, breaks=("ISR",), unshown=HISTORIES),
-        Kind("wrong-isr", Harm.USURPED, 90, breaks=("ISR",), unshown=HISTORIES),
+        Kind("wrong-isr", Harm.USURPED, 90, breaks=("ISR",), shown_by=("reassign-removes-its-leader",)),
         Kind("wrong-leader", Harm.USURPED, 100, breaks=("ISR",), unshown=HISTORIES),
         Kind("wrong-elr", Harm.USURPED, 80, breaks=("ISR",), unshown=HISTORIES),
     ),

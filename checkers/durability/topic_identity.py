@@ -68,12 +68,14 @@ def _values_repeated(operations: Operations, appends: pl.DataFrame) -> Iterator[
         yield value, " and ".join(ids), tuple(indexes)
 
 
+OTHER_TOPIC = Kind("other-topic", Harm.FALSE_READ, 20, breaks=("RES",), shown_by=("no-topic-id",))
+
 CHECKER = Checker(
     name=NAME,
     claim="A record of one topic is never seen under another topic of the same name.",
     assumes="Brokers record the topic id with each append, clients with each read.",
     blind="Records whose first append has no row; reads without an id.",
-    reports=(Kind("other-topic", Harm.FALSE_READ, 20, breaks=("RES",), shown_by=("no-topic-id",)),),
+    reports=(OTHER_TOPIC,),
     group_by=PARTITION,
     operations=("produce", "poll"),
     events=(K.APPEND,),

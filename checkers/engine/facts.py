@@ -79,6 +79,12 @@ def promised(facts: Facts, topic: str) -> TopicPromise | None:
     return next((record for record in facts.promise.topics if record.topic == topic), None)
 
 
+def is_compacted(facts: Facts, topic: str) -> bool:
+    """Whether a topic keeps the last record of each key only: others may be gone (docs/promise.md DUR-9)."""
+    record = promised(facts, topic)
+    return record is not None and record.keeps == "last-of-key"
+
+
 _COORDINATION = (
     K.REGISTERED,
     K.SESSION_ENDED,
@@ -86,6 +92,7 @@ _COORDINATION = (
     K.ASSIGNED,
     K.TOPIC_DELETED,
     K.UNCLEAN_ELECTION_ORDERED,
+    K.CONFIGURED,
     K.ZK_STATE,
 )
 # What the harness records itself, whatever the system.

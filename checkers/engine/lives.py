@@ -3,7 +3,8 @@
 A topic that was deleted and created again is another topic. Each topic is judged by itself, up to the `topic-deleted` row of its
 id; the same holds for a removed partition, even if it is added again. An event without an id belongs to every topic of the name.
 An operation without an id belongs to the topic that its invocation or completion names, otherwise to the newest topic that
-existed when it was invoked.
+existed when it was invoked. Where no operation names an id (clients of Kafka name topics), a call that was open when a later
+topic was made may have come to that one as well: there it is a call without an answer.
 """
 
 import sys
@@ -37,15 +38,42 @@ def lives(operations: Operations, events: Events) -> list[Life]:
         return [Life(min(named, default=""), False, operations, events)]
     ids = sorted(named or [""], key=_age)
     of_call = _topics_of_calls(operations, events, ids)
+    late = {} if operations.distinct("topic_id") - {None} else _open_calls(operations, events, of_call)
     all_lives = []
     for topic_id in ids:
         end = ended.get(topic_id, _NEVER)
         calls = zip(operations.places, operations.column("index"), strict=True)
-        own = operations.at([place for place, index in calls if of_call[index] == topic_id and index < end])
+        came_late = late.get(topic_id, set())
+        own = operations.at(
+            [place for place, index in calls if index < end and (of_call[index] == topic_id or index in came_late)]
+        )
         rows = zip(events.places, *map(events.column, ("index", "topic_id")), strict=True)
         about = events.at([place for place, index, named_id in rows if named_id in (None, topic_id) and index < end])
         all_lives.append(Life(topic_id, topic_id in ended, own, about))
     return all_lives
+
+
+def _open_calls(operations: Operations, events: Events, of_call: dict[int, str]) -> dict[str, set[int]]:
+    """The invocations of earlier topics that were open when each topic was made, or are still without an answer then."""
+    made: dict[str, int] = {}
+    for topic_id, index in events.columns("topic_id", "index"):
+        if topic_id is not None:
+            made[topic_id] = min(index, made.get(topic_id, index))
+    answered: dict[int, int] = {}  # index of an invocation -> that of its completion
+    invoked: dict[int, int] = {}
+    for index, process, type_ in operations.columns("index", "process", "type"):
+        if type_ == "invoke":
+            invoked[process] = index
+            answered.setdefault(index, _NEVER)
+        elif process in invoked:
+            certain = type_ in ("ok", "fail")
+            answered[invoked.pop(process)] = index if certain else _NEVER
+    return {
+        topic_id: {
+            index for index, ended in answered.items() if index < at < ended and of_call[index] != topic_id and index in of_call
+        }
+        for topic_id, at in made.items()
+    }
 
 
 def _age(topic_id: str) -> tuple[int, str]:

@@ -76,10 +76,10 @@ def _has_rising_offsets(columns: Columns) -> Flags:
 
 def order(columns: Columns, shared: Events, facts: Facts) -> Screened:
     """Suspect partitions with an acknowledgement out of order, or with a value that was read but not sent there before."""
-    return Screened(suspect=_parts_acknowledged_late(columns) | _parts_with_unsent_reads(columns))
+    return Screened(suspect=_parts_acknowledged_out_of_order(columns) | _parts_with_unsent_reads(columns))
 
 
-def _parts_acknowledged_late(columns: Columns) -> Flags:
+def _parts_acknowledged_out_of_order(columns: Columns) -> Flags:
     """The partitions with an acknowledgement at or below an offset that was acknowledged before its call began."""
     turns = columns.turns
     firsts = columns.turns.first[:-1]
@@ -88,14 +88,15 @@ def _parts_acknowledged_late(columns: Columns) -> Flags:
     highest = np.maximum.reduceat(columns.offset, firsts)[acks]
     lowest = np.minimum.reduceat(np.where(has_offset, columns.offset, 1 << OFFSET_BITS), firsts)[acks]
     acks, highest, lowest = (column[highest >= 0] for column in (acks, highest, lowest))
+    # Sorted by part, and within a part by time; numpy sorts 16 bits by radix.
     by_part = np.argsort(turns.part[acks].astype(np.uint16), kind="stable")
     acks, highest, lowest = acks[by_part], highest[by_part], lowest[by_part]
     part = turns.part[acks]
-    # Within a part acknowledgements are sorted by time. Later parts have greater keys, so one running maximum serves all parts.
+    # Later parts have greater keys, so one running maximum serves all parts.
     came = packed(part, turns.index[acks])
-    so_far = np.maximum.accumulate(packed(part, highest))
-    before = np.searchsorted(came, packed(part, turns.index[turns.other[acks]])) - 1
-    is_late = (before >= 0) & (so_far[before] >= packed(part, lowest))
+    greatest = np.maximum.accumulate(packed(part, highest))
+    last_before = np.searchsorted(came, packed(part, turns.index[turns.other[acks]])) - 1
+    is_late = (last_before >= 0) & (greatest[last_before] >= packed(part, lowest))
     return columns.named(part[is_late])
 
 

@@ -284,7 +284,7 @@ def _placed_with(base: int, mask: int, call: int) -> tuple[int, int]:
 
 
 def _order_of_chain(chain: "_Chain | None", index: Callable[[int], int]) -> tuple[int, ...]:
-    """The calls of a chain, the first placed one first."""
+    """The numbers (by `index`) of the calls of a chain, the first placed one first."""
     order: list[int] = []
     while chain is not None:
         order.append(index(chain[0]))

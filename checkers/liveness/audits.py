@@ -22,6 +22,17 @@ _MOVE = ("reassign", "reassign-extra", "reassign-request")
 _UNTIL_GONE = ("delete-topic", "elect-preferred", "elect-unclean", "add-partition", "remove-partition")  # ok: its znode is gone
 
 
+def pending_requests(calls: list[Call], facts: Facts) -> list[str]:
+    """The requests that administrators were told of after the final reads began, as still pending (LIVE-4)."""
+    if facts.final_reads_at_ns is None:
+        return []
+    looks = [call for call in calls if call.f == "admin-pending" and call.invoked_ns >= facts.final_reads_at_ns]
+    if looks and not any(call.type == "ok" for call in looks):
+        return ["at the end no administrator could read the open requests under /admin"]
+    answered = [call for call in looks if call.type == "ok"]
+    return [f"{row.value} is still requested at the end" for call in answered for row in call.rows if row.value is not None]
+
+
 def unserved(calls: list[Call], deadline_ns: int, *, offline: bool) -> list[str]:
     """Describe each admin request after the deadline that was not answered with success.
 

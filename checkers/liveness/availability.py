@@ -29,7 +29,7 @@ from checkers.engine.rows import Call, EventRow
 from checkers.engine.splits import gathered
 from checkers.engine.tables import Events, Operations
 from checkers.engine.verdict import Cut, Findings
-from checkers.liveness.audits import belied, misrefused, slow, unpreferred, unserved
+from checkers.liveness.audits import belied, misrefused, pending_requests, slow, unpreferred, unserved
 from checkers.liveness.confirmed import undeleted, unmade
 from checkers.liveness.orders import ROWS as ORDER_ROWS
 from checkers.liveness.orders import forgotten
@@ -90,7 +90,7 @@ def check_cluster(operations: Operations, events: Events, facts: Facts, cuts: tu
     complaints.extend(_cluster_lacks(facts, registered, controller, "at the end"))
     never = {(assigned.topic, assigned.partition) for assigned in facts.assignments} - partitions | _leaderless_partitions(events)
     complaints.extend(f"{topic}-{partition} never had a leader" for topic, partition in sorted(never))
-    pending = _open_admin_requests(operations, facts)
+    pending = pending_requests(operations.calls, facts)
     named = events.columns("index", "topic", "partition")
     about = {at: f"{topic}-{partition}" for at, topic, partition in named if partition is not None}
     fit = [row for row in events.rows if row.at in about]
@@ -119,17 +119,6 @@ def check_cluster(operations: Operations, events: Events, facts: Facts, cuts: tu
     complaints.extend(unpreferred(done, placed, deadline))
     complaints.extend(slow(done, facts, deadline))
     return Findings(not_live=tuple(complaints), live_judged=True)
-
-
-def _open_admin_requests(operations: Operations, facts: Facts) -> list[str]:
-    """The admin requests that were still in ZooKeeper's /admin after the final reads began (LIVE-4)."""
-    if facts.final_reads_at_ns is None:
-        return []
-    looks = [call for call in operations.calls if call.f == "admin-pending" and call.invoked_ns >= facts.final_reads_at_ns]
-    if looks and not any(call.type == "ok" for call in looks):
-        return ["at the end no administrator could read the open requests under /admin"]
-    answered = [call for call in looks if call.type == "ok"]
-    return [f"{row.value} is still requested at the end" for call in answered for row in call.rows if row.value is not None]
 
 
 def _leaderless_partitions(events: Events) -> set[tuple[str, int]]:
@@ -441,6 +430,7 @@ PARTITIONS = Checker(
                 "control-requests-once",
                 "no-broker-incarnation",
                 "command-of-another-life",
+                "reassign-removes-its-leader",
             ),
         ),
     ),

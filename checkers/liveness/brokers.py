@@ -188,14 +188,20 @@ def _wrong_counts(rows: list[_Row], periods: list[_Alone], facts: Facts) -> Iter
 def _forgetful_replicas(rows: list[_Row]) -> Iterator[str]:
     """Replicas that start with a shorter log than they had, or after a good end with a lower high watermark (LIVE-11).
 
-    A broker that ended well has flushed everything, so a power loss afterwards takes nothing.
+    A broker that ended well has flushed each directory that had not failed, so that a power loss afterwards takes nothing there.
     """
     # (node, partition) -> the topic id, the log end, and the high watermark at least
     had: dict[tuple[str, str, int | None], tuple[str, int, int]] = {}
     ended_well: set[str] = set()
+    failed: set[tuple[str, int]] = set()  # directories, under the latest life of their broker
     for row in rows:
         key = (row.node, row.topic, row.partition)
-        if row.kind == K.WOUND and row.detail == "power-loss" and row.node in ended_well:
+        if row.kind == K.NODE_STARTED:
+            failed = {(node, dir_) for node, dir_ in failed if node != row.node}
+        elif row.kind == K.DIR_FAILED:
+            failed.add((row.node, row.dir))
+        is_flushed = row.node in ended_well and (row.node, row.dir) not in failed
+        if row.kind == K.WOUND and row.detail == "power-loss" and is_flushed:
             yield f"{row.node} shut down in order and lost records of {row.topic}-{row.partition} to a power loss at row {row.at}"
         if row.kind in (K.WOUND, K.DIR_FAILED, K.FAULT_BEGUN) and (row.kind != K.FAULT_BEGUN or _is_of_disks(row.detail)):
             had = {

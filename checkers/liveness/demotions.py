@@ -3,7 +3,7 @@
 A controller takes a member out of the ISR, or leaves a partition without its leader, only for a cause that the history shows:
 
 * the registration under which the ISR names the broker has ended, or its directory failed;
-* the controller holds it for inactive or stopping;
+* the controller holds it for inactive or stopping, or has heard it before, but not under this registration yet (KIP-343);
 * a fault kept answers of ZooKeeper from the controller since before the broker registered: such a list does not name it;
 * the leader asked for an ISR without it;
 * the partition is moved, or an operator ordered an election.
@@ -182,7 +182,16 @@ class _Cluster:
         lately = now - self.out_before.get(node, -self.session_ns) < self.session_ns + _LATE_MS * MS
         dropped = state.assigned is not None and node not in state.assigned
         failed = node in self.broken or (node, stamp) in self.reported
-        return is_gone or unknown or dropped or failed or node in self.out or (lately and node in self.out_before)
+        inactive = node in self.out or self._is_unheard(row.node, node, stamp)
+        return is_gone or unknown or dropped or failed or inactive or (lately and node in self.out_before)
+
+    def _is_unheard(self, controller: str, node: str, stamp: int | None) -> bool:
+        """Whether the controller had heartbeats of the broker, and none under this registration, which is inactive until then.
+
+        Only a leader of an earlier protocol takes such a member into the ISR: it writes to ZooKeeper without asking.
+        """
+        registrations = {heard_stamp for by, broker, heard_stamp in self.heard if (by, broker) == (controller, node)}
+        return bool(registrations) and stamp is not None and stamp not in registrations
 
 
 def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut, ...]) -> Findings:

@@ -79,14 +79,17 @@ class Wounded:
             self._whole_again(row)
 
     def _whole_again(self, row: EventRow) -> None:
-        """A wounded member may stay in the ISR all along. It is whole again once an ISR lists it under another registration than
-        the wounded one; without stamps, once it is added to the ISR again, or leads.
+        """A wounded member may stay in the ISR all along. It is whole again once it leads, or an ISR lists it under another
+        registration than the wounded one; where the stamp does not tell the registration, once it is added to the ISR again.
+
+        A leader of an earlier protocol may add the wounded registration itself, by a fetch that was on its way since.
         """
         for position, node in enumerate(row.isr):
             if node not in self._registered:
                 continue
-            anew = row.stamps is not None and row.stamps[position] not in (self.since[node].incarnation, UNSTAMPED)
-            if anew or node == row.leader or node not in self._isr:
+            stamp = UNSTAMPED if row.stamps is None else row.stamps[position]
+            anew = node not in self._isr if stamp == UNSTAMPED else stamp != self.since[node].incarnation
+            if anew or node == row.leader:
                 del self.since[node]
                 self._registered.discard(node)
         self._isr = row.isr

@@ -27,8 +27,8 @@ NAME = "assumptions"
 _COLUMNS = ("index", "process", "type", "f", "topic", "offset", "time_ns")
 
 
-class _Turn(Struct, frozen=True):
-    """An invocation or a completion of a process."""
+class _Step(Struct, frozen=True):
+    """An invocation or a completion of a client."""
 
     index: int
     f: str
@@ -36,10 +36,10 @@ class _Turn(Struct, frozen=True):
 
 
 class _Process(Struct, frozen=True, kw_only=True):
-    """The calls of one process in a range: both ends, and the first of its other turns that is wrong, in words."""
+    """The calls of one process in a range: both ends, and the first of its other steps that is wrong, in words."""
 
-    first: _Turn
-    last: _Turn
+    first: _Step
+    last: _Step
     wrong: str | None
 
 
@@ -65,50 +65,50 @@ class _Range(Struct, frozen=True, kw_only=True):
     topics: set[str]
 
 
-def _complaint_of_turn(process: int, turn: _Turn, before: _Turn | None) -> str | None:
-    """Why a turn of a process cannot follow the turn before it; None if it can."""
+def _complaint_of_step(process: int, step: _Step, before: _Step | None) -> str | None:
+    """Why a step of a client cannot follow the one before it; None if it can."""
     is_open = before is not None and before.asks
-    if turn.asks:
-        return f"process {process} invokes at row {turn.index} while its last operation is open" if is_open else None
+    if step.asks:
+        return f"process {process} invokes at row {step.index} while its last operation is open" if is_open else None
     if before is None or not is_open:
-        return f"row {turn.index} completes no invocation of process {process}"
-    return None if turn.f == before.f else f"row {turn.index} completes a {before.f} as a {turn.f}"
+        return f"row {step.index} completes no invocation of process {process}"
+    return None if step.f == before.f else f"row {step.index} completes a {before.f} as a {step.f}"
 
 
 def _ranges_of_processes(operations: Operations) -> dict[int, _Process]:
     """Per process its first and last row, and how its calls break the order of invocation and completion."""
-    turns = operations.frame.unique("index", keep="first", maintain_order=True).select(
+    steps = operations.frame.unique("index", keep="first", maintain_order=True).select(
         "index", "process", f=pl.col("f").cast(pl.String), asks=pl.col("type") == "invoke"
     )
-    turns = turns.with_columns(before=pl.col("asks").shift().over("process"), before_f=pl.col("f").shift().over("process"))
+    steps = steps.with_columns(before=pl.col("asks").shift().over("process"), before_f=pl.col("f").shift().over("process"))
     follows = pl.col("before").is_not_null()
-    wrong = turns.filter(
+    wrong = steps.filter(
         follows & ((pl.col("asks") == pl.col("before")) | (~pl.col("asks") & (pl.col("f") != pl.col("before_f"))))
     ).unique("process", keep="first", maintain_order=True)
     words = {
-        process: _complaint_of_turn(process, _Turn(index, f, asks), _Turn(-1, before_f, before))
+        process: _complaint_of_step(process, _Step(index, f, asks), _Step(-1, before_f, before))
         for index, process, f, asks, before, before_f in wrong.iter_rows()
     }
-    firsts_and_lasts = (_turns_of(turns.unique("process", keep=keep, maintain_order=True)) for keep in ("first", "last"))
+    firsts_and_lasts = (_steps_of(steps.unique("process", keep=keep, maintain_order=True)) for keep in ("first", "last"))
     firsts, lasts = firsts_and_lasts
     return {process: _Process(first=first, last=lasts[process], wrong=words.get(process)) for process, first in firsts.items()}
 
 
-def _turns_of(turns: pl.DataFrame) -> dict[int, _Turn]:
-    columns = turns.select("process", "index", "f", "asks").iter_rows()
-    return {process: _Turn(index, f, asks) for process, index, f, asks in columns}
+def _steps_of(steps: pl.DataFrame) -> dict[int, _Step]:
+    columns = steps.select("process", "index", "f", "asks").iter_rows()
+    return {process: _Step(index, f, asks) for process, index, f, asks in columns}
 
 
 def _complaints_of_concurrency(ranges: Sequence[dict[int, _Process]]) -> list[str]:
     """For each client process, say where first an invocation does not alternate with its completion."""
-    last: dict[int, _Turn] = {}
+    last: dict[int, _Step] = {}
     complaints: dict[int, str] = {}
     for processes in ranges:
-        for process, turns in processes.items():
-            wrong = _complaint_of_turn(process, turns.first, last.get(process)) or turns.wrong
+        for process, steps in processes.items():
+            wrong = _complaint_of_step(process, steps.first, last.get(process)) or steps.wrong
             if wrong is not None:
                 complaints.setdefault(process, wrong)
-            last[process] = turns.last
+            last[process] = steps.last
     return [complaints[process] for process in sorted(complaints)]
 
 

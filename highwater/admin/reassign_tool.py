@@ -37,6 +37,7 @@ from reference.coordination.api import (
     Deleted,
     GetChildren,
     GetData,
+    NodeExists,
 )
 from reference.coordination.reassignment_requests import Request, decode_entry, decode_request, request_payload
 from reference.types import BrokerId, TopicPartition, index_of, topic_of
@@ -124,7 +125,7 @@ def execute(entries: Reassignments) -> Command:
     if isinstance(pending, Data):
         raise UsageError("There is an existing assignment running; --execute-extra adds to it, --cancel rolls it back.")
     payload = admin_paths.reassignments_payload({tp: Reassignment(e.replicas, current[tp]) for tp, e in entries.items()})
-    yield from _write((*checks, Create(REASSIGN, _fitting(payload))))
+    yield from _create((*checks, Create(REASSIGN, _fitting(payload))))
     return (*_lines_saved(current), "Successfully started reassignment of partitions.")
 
 
@@ -138,7 +139,7 @@ def execute_extra(entries: Reassignments) -> Command:
             f"{REASSIGN_EXTRA} exists: the controller has not yet read the previous extra reassignment; try again later"
         )
     before = yield from _before_moves(current)
-    yield from _write((*checks, Create(REASSIGN_EXTRA, _fitting(admin_paths.reassignments_payload(entries)))))
+    yield from _create((*checks, Create(REASSIGN_EXTRA, _fitting(admin_paths.reassignments_payload(entries)))))
     return (*_lines_saved(before), "Successfully submitted extra reassignment of partitions.")
 
 
@@ -147,7 +148,7 @@ def request(entries: Reassignments) -> Command:
     current, checks = yield from _ready_to_move(entries)
     before = yield from _before_moves(current)
     payload = request_payload(Request({tp: entry.replicas for tp, entry in entries.items()}))
-    path = yield from _write((*checks, Create(REQUEST, _fitting(payload), sequential=True)), above=(REQUESTS,))
+    path = yield from _create((*checks, Create(REQUEST, _fitting(payload), sequential=True)), above=(REQUESTS,))
     return (*_lines_saved(before), f"Successfully submitted {path}.")
 
 
@@ -162,7 +163,7 @@ def verify_requests(entries: Reassignments) -> Command:
     in_flight = yield Ask(tuple(GetData(admin_paths.reassignment_path(tp)) for tp in entries))
     pending = {tp for tp, answer in zip(entries, in_flight, strict=True) if isinstance(answer, Data)}
     assigned, _ = yield from _assignments(tuple(sorted({topic_of(tp) for tp in entries})), missing_is_none=True)
-    return _status(entries, assigned, {REQUESTS: waiting}, pending)
+    return _status_lines(entries, assigned, {REQUESTS: waiting}, pending)
 
 
 def _not_cancelled() -> Generator[Ask, tuple[AnyAnswer, ...], None]:
@@ -203,10 +204,10 @@ def verify(entries: Reassignments) -> Command:
     pending = yield from _pending(REASSIGN)
     waiting = yield from _pending(REASSIGN_EXTRA)
     assigned, _ = yield from _assignments(tuple(sorted({topic_of(tp) for tp in entries})), missing_is_none=True)
-    return _status(entries, assigned, {REASSIGN_EXTRA: set(waiting)}, set(pending))
+    return _status_lines(entries, assigned, {REASSIGN_EXTRA: set(waiting)}, set(pending))
 
 
-def _status(
+def _status_lines(
     entries: Reassignments, assigned: Assignments, waiting: dict[str, set[TopicPartition]], pending: set[TopicPartition]
 ) -> tuple[str, ...]:
     """A line for each partition: waiting, in progress, done or failed."""
@@ -293,10 +294,15 @@ def _assignments(
     return assignments, tuple(checks)
 
 
-def _write(ops: tuple[AnyOp, ...], *, above: tuple[str, ...] = ()) -> Generator[Ask, tuple[AnyAnswer, ...], str]:
-    """Write these operations as one multi; the path that the last of them created. `above`: parents to create first."""
+def _create(ops: tuple[AnyOp, ...], *, above: tuple[str, ...] = ()) -> Generator[Ask, tuple[AnyAnswer, ...], str]:
+    """Perform these operations, of which the last creates a znode, as one multi; the path of that znode.
+
+    `above`: parents to create first. Raises UsageError if ZooKeeper refuses the multi: it has written nothing then.
+    """
     yield Ask(tuple(Create(path, b"") for path in ("/admin", *above)))  # may exist already
     answers = yield Ask(ops, atomic=True)
+    if isinstance(answers[-1], NodeExists):
+        raise UsageError("another administrator was faster and the znode exists; nothing was written, try again")
     if not isinstance(answers[-1], Created):
         raise UsageError("the assignment changed after it was read from ZooKeeper; nothing was written, try again")
     return answers[-1].path

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from highwater.exit_codes import ExitCode
-from highwater.plans.plan import OwnJars
+from highwater.plans.systems import OwnJars
 from highwater.runs.summary import Summary
 from pipeline.ledger import Ledger, Row
 

@@ -20,8 +20,10 @@ from highwater.campaigns.marks import NONE, Marks
 from highwater.campaigns.tally import Tally, tally
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode, worst
-from highwater.plans.derive import DERIVATION, MIXED, NO_WISHES, PLAIN, Wishes, as_documented, derive
-from highwater.plans.plan import REFERENCE, OwnJars, Plan, SystemSpec, described_system
+from highwater.plans.derive import MIXED, NO_WISHES, PLAIN, Wishes, as_documented, derivation_of, derive
+from highwater.plans.plan import Plan
+from highwater.plans.scaled import own_topics
+from highwater.plans.systems import REFERENCE, OwnJars, SystemSpec, described_system
 from highwater.rig.backend import BackendName
 from highwater.run_folder import temporary_folder
 from highwater.runs.provenance import Build
@@ -29,6 +31,7 @@ from highwater.runs.run import Keep, backend_named
 from highwater.runs.summary import Summary, of_failure
 from highwater.runs.workers import Task, encode_task, perform_encoded
 from history.errors import NOT_JSON
+from history.fault_kinds import family_of
 from nemesis.capability import performable, refusals
 from pipeline.blocks import Header
 from pipeline.errors import PipelineError
@@ -66,6 +69,11 @@ class Request(Load, frozen=True, kw_only=True):
         return described_system(self.system or REFERENCE, self.described, self.jars)
 
     @property
+    def foreign(self) -> bool:
+        """Whether it is of a system other than the reference."""
+        return self.spec.name != REFERENCE
+
+    @property
     def words(self) -> str:
         """The options that name the system, with a space before each; empty for the reference."""
         named = (("--system", self.system), ("--with", self.described), ("--jars", self.jars.path if self.jars else ""))
@@ -78,7 +86,7 @@ class Request(Load, frozen=True, kw_only=True):
 
     def command(self, seed: int) -> str:
         """The command line that repeats the run of one seed."""
-        parts = [f"highwater run --seed {seed} --derivation {DERIVATION}"]
+        parts = [f"highwater run --seed {seed} --derivation {derivation_of(foreign=self.foreign)}"]
         parts += [f"--protocol {self.protocol}"] if self.protocol != "safe" else []
         parts += [f"--faults {','.join(self.faults)}"] if self.faults else []
         parts += words_of_load(self)
@@ -87,24 +95,36 @@ class Request(Load, frozen=True, kw_only=True):
         return " ".join(parts)
 
     def plan(self, seed: int) -> Plan:
-        """The plan of one seed. PlanError for an unknown protocol, fault, profile or workload.
+        """The plan of one seed. PlanError for an unknown protocol, fault, profile or workload, UsageError if no fault can act.
 
         Windows of families and mixes that the backend cannot perform are dropped; a kind given by name is kept and refused later.
+        So are windows of messages that the system does not have.
         """
+        if self.backend == "sim" and "message" in self.faults:
+            raise UsageError("faults message: the simulator cannot pick single messages; name a system with --system")
+        alike = self.settings == "alike"
+        if alike and self.described:
+            raise UsageError("--settings alike is for brokers that highwater starts; those of the user's cluster have their own")
         if self.words:
             # A simulated campaign needs no real backend.
             from highwater.backends.real.systems.registry import bearable, fitted, put_on, size_of
         plan = derive(
             seed,
-            wishes=Wishes(brokers=size_of(self.spec)) if self.words else NO_WISHES,
+            wishes=Wishes(brokers=size_of(self.spec), alike=alike) if self.words else replace(NO_WISHES, alike=alike),
             protocol=self.protocol,
             faults=self.faults,
             profile=self.profile,
             seconds=self.seconds,
             workload=PLAIN if self.workload == MIXED and self.backend != "sim" else self.workload,
+            foreign=self.foreign,
         )
         plan = as_documented(plan) if self.settings == "document" else plan
+        plan = own_topics(plan) if alike else plan
         plan = self.adapted(fitted(put_on(plan, self.spec)) if self.words else plan)
+        if self.foreign:
+            there = bearable(plan, plan.schedule)
+            schedule = tuple(window for window in plan.schedule if window in there or family_of(window.kind) != "message")
+            plan = replace(plan, schedule=schedule)
         can = performable(self.backend, plan.schedule)
         can = bearable(plan, can) if self.words else can
         return replace(plan, schedule=tuple(window for window in plan.schedule if window in can or window.kind in self.faults))

@@ -32,9 +32,9 @@ from highwater.behaviour.snapshot import Recorded, recorded
 from highwater.campaigns import corpus
 from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Request, run_campaign
 from highwater.campaigns.corpus import SAFE, Case, Expectation, Unread
-from highwater.campaigns.generations import GENERATION, Planned, Search, reach_of
+from highwater.campaigns.generations import GENERATION, Planned, Search, shown_by
 from highwater.campaigns.marks import NONE, Marks
-from highwater.coverage.branches import names_in
+from highwater.coverage.branches import Reach, names_in
 from highwater.errors import HarnessError
 from highwater.exit_codes import ExitCode, worst
 from highwater.plans.derive import DERIVATION, PLAIN
@@ -255,12 +255,13 @@ def search(seeds: range, means: Means, *, unknown_allowed: int) -> Part:
     while planned := plans.planned():
         cases = [_case_of_planned(planned_run, store) for planned_run in planned]
         parts.append(perform_cases("guided", cases, means, unknown_allowed=unknown_allowed, branches=True))
-        reaches = [reach_of(summary) for summary in parts[-1].summaries]
-        for reach in filter(None, reaches if means.watched else ()):
-            means.on_taken(names_in(reach))
+        shown = [shown_by(summary) for summary in parts[-1].summaries]
+        for reach in shown if means.watched else ():
+            if isinstance(reach, Reach):
+                means.on_taken(names_in(reach))
         if parts[-1].stopped is not None:
             break
-        plans.learn(planned, reaches)
+        plans.learn(planned, shown)
     checks: list[Check] = []
     for part in parts:
         first = len(checks)

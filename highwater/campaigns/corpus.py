@@ -28,7 +28,8 @@ from highwater.campaigns.campaign import Request
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
 from highwater.plans.derive import DERIVATION, PLAIN, check_derivation, derive
-from highwater.plans.plan import Plan, checked, on_system, parsed_system, words_of
+from highwater.plans.plan import Plan, checked, on_system
+from highwater.plans.systems import parsed_system, words_of
 from highwater.plans.text import load_plan, plan_to_yaml
 from highwater.rig.backend import BackendName
 from highwater.runs.findings import ValidityName

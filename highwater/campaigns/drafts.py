@@ -6,9 +6,11 @@ from itertools import count
 from msgspec import Struct
 from msgspec.structs import replace
 
-from highwater.plans.plan import Plan, shape_of
+from highwater.plans.plan import Plan, is_foreign, shape_of
+from history.fault_kinds import FAMILIES
 from history.seed import Rng
 from nemesis.blows import Aim, Kind
+from nemesis.capability import refusals
 from nemesis.profiles import Profile, ProfileName, default_kinds, excess, usable
 from nemesis.schedule import Shape, Window, broker_ids, validate
 from nemesis.targets import Named
@@ -47,19 +49,49 @@ class Draft(Struct, frozen=True, kw_only=True):
     words: str = ""
 
 
+_DRAWS = 3  # of a kind, to see whether a system can suffer it
+
 Edit = Callable[[Rng, Source, Draft], Draft | None]
 
 
 def kinds_for(plan: Plan, faults: Sequence[str], profile: ProfileName) -> tuple[Kind, ...]:
-    """The kinds of faults that may strike this plan's cluster: `faults` are kinds, those of the profile if empty."""
+    """The kinds of faults that may strike this plan's cluster: `faults` are kinds, those of the profile if empty.
+
+    On another system those that it can suffer, and faults of single messages.
+    """
     shape = shape_of(plan)
-    return usable(Profile(name=profile, kinds=tuple(faults) or default_kinds(profile, shape)), shape)
+    if not is_foreign(plan):
+        return usable(Profile(name=profile, kinds=tuple(faults) or default_kinds(profile, shape)), shape)
+    names = tuple(faults) or (*default_kinds(profile, shape), *FAMILIES["message"])
+    return tuple(kind for kind in usable(Profile(name=profile, kinds=names), shape) if _is_suffered(kind, plan, shape))
+
+
+def _is_suffered(kind: Kind, plan: Plan, shape: Shape) -> bool:
+    """Whether the plan's system can suffer one of some faults of this kind."""
+    aim = Aim(shape=shape, topic=shape.topics[0].name, partition=0)
+    blows = [kind.draw(Rng(draw), aim) for draw in range(_DRAWS)]
+    windows = [Window(id="g0", kind=kind.name, at_ms=0, until_ms=1, fault=blow.fault, target=blow.target) for blow in blows]
+    return any(_is_performable((window,), plan) for window in windows)
+
+
+def _is_performable(schedule: tuple[Window, ...], plan: Plan) -> bool:
+    """Whether the backend can perform a schedule, and the plan's system suffer it."""
+    if not is_foreign(plan):
+        return not refusals("sim", schedule)
+    # A simulated campaign needs no real backend.
+    from highwater.backends.real.systems.registry import bearable
+
+    return not refusals("process", schedule) and bearable(plan, schedule) == schedule
 
 
 def is_allowed(schedule: tuple[Window, ...], plan: Plan) -> bool:
     """Whether a schedule can be performed and healed, and stays within the profile of a plan."""
     shape = shape_of(plan)
-    return not validate(schedule, shape) and (plan.promise.profile == "beyond" or excess(schedule, shape) is None)
+    return (
+        _is_performable(schedule, plan)
+        and not validate(schedule, shape)
+        and (plan.promise.profile == "beyond" or excess(schedule, shape) is None)
+    )
 
 
 def drawn_window(rng: Rng, source: Source, schedule: Sequence[Window], at_ms: int, *, broker: int) -> Window:

@@ -22,8 +22,11 @@ from highwater.campaigns.drafts import (
 )
 from highwater.campaigns.patterns import PATTERNS
 from highwater.plans.derive import marks_of
-from highwater.plans.plan import Plan, checked, shape_of
+from highwater.plans.plan import Plan, checked, is_foreign, shape_of
+from highwater.plans.scaled import own_topics
 from history.seed import Rng
+from nemesis.faults import LinkFault, kinds_of
+from nemesis.messages import REPLY
 from nemesis.schedule import Shape, TopicFacts, Window, broker_ids
 from nemesis.targets import (
     AnyTarget,
@@ -43,6 +46,15 @@ WINDOWS_MAX = 60  # of an edited plan
 _TRIES = 8  # draws of an edit until it fits; then it is left out
 _MOVES_MS = (50, 300, 1500, 6000)  # how far a window is moved, at most
 _AFTER_MS = (0, 3, 30, 300, 2000)  # how long after a moment a fault strikes, at most
+# The requests at which a fault of messages is aimed: those that move records, leaders, transactions and groups.
+_TO_PEERS = (
+    *("fetch", "epoch-end", "write-txn-markers", "leader-and-isr", "stop-replica", "update-metadata", "controlled-shutdown"),
+    *("alter-partition", "broker-heartbeat", "quorum-fetch", "vote"),
+)
+_TO_BROKERS = (
+    *("produce", "fetch", "list-offsets", "metadata", "find-coordinator", "init-producer-id", "add-partitions-to-txn", "end-txn"),
+    *("add-offsets-to-txn", "txn-offset-commit", "join-group", "sync-group", "heartbeat", "offset-commit", "offset-fetch"),
+)
 _SESSIONS = (0, 1)  # a chain of faults steps by less than a second, or by about a session timeout
 
 
@@ -51,7 +63,8 @@ def edited(rng: Rng, source: Source, *, name: str) -> Plan | None:
     parent = source.parent
     draft = Draft(schedule=parent.schedule, script=parent.script, acks=parent.workload.acks)
     edits_made: list[str] = []
-    choices = [EDITS] * rng.pick((1, 2, 3, 5)) + [PATTERNS] * rng.pick((0, 1, 2, 3, 3))
+    single = EDITS_ON_SYSTEMS if is_foreign(parent) else EDITS
+    choices = [single] * rng.pick((1, 2, 3, 5)) + [PATTERNS] * rng.pick((0, 1, 2, 3, 3))
     for number, edits in enumerate(choices):
         edited_draft = _edit_once(rng.fork(f"edit {number}"), source, draft, edits)
         if edited_draft is not None:
@@ -69,7 +82,7 @@ def edited(rng: Rng, source: Source, *, name: str) -> Plan | None:
         workload=replace(parent.workload, acks=draft.acks),
         required_marks=marks_of(draft.schedule),
     )
-    return checked(plan)
+    return checked(own_topics(plan) if is_foreign(plan) else plan)
 
 
 def _edit_once(rng: Rng, source: Source, draft: Draft, edits: tuple[Edit, ...]) -> Draft | None:
@@ -79,6 +92,8 @@ def _edit_once(rng: Rng, source: Source, draft: Draft, edits: tuple[Edit, ...]) 
         edited_draft = draws.pick(edits)(draws, source, draft)
         if edited_draft is None or len(edited_draft.schedule) > WINDOWS_MAX:
             continue
+        if is_foreign(source.parent) and edited_draft.script:
+            continue  # the script asks the reference's administrators
         if replace(edited_draft, words=draft.words) != draft and is_allowed(edited_draft.schedule, source.parent):
             return edited_draft
     return None
@@ -272,6 +287,23 @@ EDITS: tuple[Edit, ...] = (
         _shift_step,
     ),
     *(_splice_schedule, _splice_schedule, _add_repeated_fault),
+)
+
+
+def _aim_at_another_message(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Let a fault of messages strike another request, or its answer."""
+    aimed = [window for window in draft.schedule if isinstance(window.fault, LinkFault) and kinds_of(window.fault)]
+    if not aimed:
+        return None
+    old = rng.pick(aimed)
+    name = rng.pick(_TO_PEERS if getattr(old.fault, "links", ("peers",)) == ("peers",) else _TO_BROKERS) + rng.pick(("", REPLY))
+    fault = replace(old.fault, kinds=(name,))
+    return _draft_with_change(source, draft, old, replace(old, fault=fault), f"{old.id} at {name}")
+
+
+EDITS_ON_SYSTEMS: tuple[Edit, ...] = (
+    *(edit for edit in EDITS if edit not in (_add_request_at_moment, _shift_step)),
+    *(_aim_at_another_message, _aim_at_another_message),
 )
 
 

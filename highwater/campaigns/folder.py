@@ -12,6 +12,7 @@ A worker writes a run aside, copies it to the store with the manifest last, then
 So a row means that everything of its run is stored, and doing a run twice replaces files by equal ones.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +20,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -29,10 +31,12 @@ from highwater.campaigns.order import Order, Trial
 from highwater.campaigns.pages import RUNS
 from highwater.campaigns.tally import Counts, Tally, tally
 from highwater.errors import UsageError
-from highwater.rig.backend import REPEATABLE
+from highwater.exit_codes import ExitCode
+from highwater.plans.plan import Plan
+from highwater.rig.backend import REPEATABLE, Backend
 from highwater.runs.provenance import Build, present_build
 from highwater.runs.records import performed_record
-from highwater.runs.run import Keep
+from highwater.runs.run import Judged, Keep
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task, attempt
 from history import store
@@ -53,6 +57,20 @@ PLANS = "plans"  # of a guided campaign
 _ASIDE = ".aside"
 
 OnRuns = Callable[[int, str], None]  # how many runs are finished now, and the last of them in words
+
+
+class Keeping(Backend, Protocol):
+    """A backend whose clusters stand for several runs."""
+
+    @property
+    def built(self) -> "Counter[str]":
+        """Why clusters were built so far, in words."""
+
+    def close(self) -> None:
+        """Take the standing cluster down."""
+
+    def is_to_be_repeated(self, plan: Plan, code: ExitCode, *, shared: bool) -> bool:
+        """Take in how the last run was judged, and say whether it must be performed again, on a cluster of its own."""
 
 
 class CampaignOrder(Struct, frozen=True, kw_only=True):
@@ -78,10 +96,11 @@ def order_in(storage: Storage, folder: str = "") -> CampaignOrder:
 
 
 class CampaignFolder:
-    """The folder of a campaign. `under` is its name relative to the store."""
+    """The folder of a campaign. `under` is its name relative to the store. `kept` performs the runs on clusters that it keeps."""
 
-    def __init__(self, storage: Storage, ordered: CampaignOrder) -> None:
+    def __init__(self, storage: Storage, ordered: CampaignOrder, kept: Keeping | None = None) -> None:
         self.storage = storage
+        self.kept = kept
         self.asked = ordered
         self.under = f"campaigns/{ordered.order.name}"
         self.place = storage_at(below(storage.location, self.under))
@@ -157,7 +176,7 @@ class CampaignFolder:
                 watch.count(*finished(part))
         stopped = watch.reached
         if stopped is None:
-            function = partial(perform_trial, self.asked, self.storage.location)
+            function = partial(perform_trial, self.asked, self.storage.location, kept=self.kept)
             job = Job(function=function, ledger=self.ledger.location, deadline_s=deadline_s)
             stopped = perform_until(self.series, job, finished, watch, performer=performer, finished_block=finished_block)
             self.tidy()
@@ -245,35 +264,51 @@ def _words(build: Build) -> str:
     return f"commit {build.commit[:12] or 'unknown'}{changed} ({', '.join(f'{k} {v}' for k, v in build.versions.items())})"
 
 
-def perform_trial(ordered: CampaignOrder, location: str, payload: bytes) -> bytes:
+def perform_trial(ordered: CampaignOrder, location: str, payload: bytes, *, kept: Keeping | None = None) -> bytes:
     """Perform and judge a trial, store what is kept of it in the store at `location`; returns the summary as JSON.
 
     Raises KeyboardInterrupt after Ctrl-C: the run is stored as far as it got, but it is not finished.
     """
     trial = msgspec.json.decode(payload, type=Trial)
     task = ordered.order.request(trial).task(trial.seed, build=ordered.build, keep=Keep())
-    return perform_and_store(ordered, location, task, key=trial.key, mix=trial.faults)
+    return perform_and_store(ordered, location, task, key=trial.key, mix=trial.faults, kept=kept)
 
 
-def perform_and_store(ordered: CampaignOrder, location: str, task: Task, *, key: str, mix: tuple[str, ...]) -> bytes:
+def perform_and_store(
+    ordered: CampaignOrder, location: str, task: Task, *, key: str, mix: tuple[str, ...], kept: Keeping | None = None
+) -> bytes:
     """As `perform_trial`, for any task; `key` is that of its row in the ledger."""
-    summary, record = _perform_and_store(ordered, storage := storage_at(location), task, mix)
+    summary, record = _perform_and_store(ordered, storage := storage_at(location), task, mix, kept)
     storage.write(f"campaigns/{ordered.order.name}/{RECORDS}/{key}.parquet", encode(record))
     return msgspec.json.encode(summary)
 
 
-def _perform_and_store(ordered: CampaignOrder, storage: Storage, task: Task, mix: tuple[str, ...]) -> tuple[Summary, Record]:
+def _perform_and_store(
+    ordered: CampaignOrder, storage: Storage, task: Task, mix: tuple[str, ...], kept: Keeping | None = None
+) -> tuple[Summary, Record]:
     """Perform and judge a run, store its evidence, and return its summary and its record."""
     order = ordered.order
     with _folder_aside(storage, order) as place:
         keep = Keep(store=place, only_failures=not order.keep_all, only_failed_pages=True)
-        summary, judged_run = attempt(replace(task, keep=keep, branches=order.counts_branches))
+        task = replace(task, keep=keep, branches=order.counts_branches, signs=order.reads_signs)
+        summary, judged_run = attempt(task) if kept is None else _attempt_on(kept, task)
         if place != storage.folder:
             _copy_runs(place, storage)
     if summary.outcome == "interrupted":
         raise KeyboardInterrupt
     commit = ordered.build.commit
     return summary, performed_record(summary, judged_run, task.plan, mix=",".join(mix), workload=order.workload, commit=commit)
+
+
+def _attempt_on(kept: Keeping, task: Task) -> tuple[Summary, Judged | None]:
+    """Perform and judge a run on a cluster that may have had others; again on a new one, if they may be to blame."""
+    summary, judged_run = attempt(task, kept)
+    of_run = None if judged_run is None else judged_run.history.manifest
+    shared = of_run is not None and bool(of_run.earlier_runs or of_run.beside)
+    if kept.is_to_be_repeated(task.plan, summary.exit_code, shared=shared):
+        summary, judged_run = attempt(task, kept)
+        kept.is_to_be_repeated(task.plan, summary.exit_code, shared=False)
+    return summary, judged_run
 
 
 def series_of(ordered: CampaignOrder, location: str) -> Series:

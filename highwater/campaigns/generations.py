@@ -1,10 +1,14 @@
-"""The guided search: which plans to perform next, from what earlier runs reached.
+"""The guided search: which plans to perform next, from what earlier runs showed.
 
-    seeds ─▶ generation of plans ─▶ runs ─▶ new (role, fault, branch)? ─▶ pool ─▶ edited plans ─▶ next generation
+    seeds ─▶ generation of plans ─▶ runs ─▶ a new feature? ─▶ pool ─▶ edited plans ─▶ next generation
+
+A simulated run shows features by its branches: one that it took, in which role and under which fault. A run of another system
+shows signs of behaviour (`coverage.signs`). The search does not tell them apart.
 
 One plan in `_FRESH` is a new seed. The others are edits (`campaigns.edits`): in turn of a new seed, whose run is new as a
-whole, and of a plan in the pool, while that is empty of a new seed. A plan is in the pool if its run took a branch in a role and
-under a fault as no run before. It is chosen the more often, the fewer runs did that too and the less often it was chosen.
+whole, and of a plan in the pool, while that is empty of a new seed. A plan is in the pool if its run showed a feature as no run
+before. It is chosen the more often, the fewer runs did that too and the less often it was chosen; on another system, where a run
+takes a minute, the more often its edits showed something new, too.
 
 A generation follows from the commit, the first seed and the runs before it, whatever performed them, so nothing is drawn anew.
 """
@@ -18,6 +22,7 @@ from highwater.campaigns.campaign import Request
 from highwater.campaigns.drafts import Notable, Source, kinds_for
 from highwater.campaigns.edits import edited
 from highwater.coverage.branches import Reach, branches, steps_of
+from highwater.coverage.signs import Sign
 from highwater.plans.plan import Plan
 from highwater.runs.summary import Summary
 from history.seed import Rng
@@ -28,24 +33,28 @@ _FRESH = 8
 _OTHERS = 4  # plans from which an edit may take windows
 _WEIGHT = 1_000_000  # of what one run alone has reached
 
-Feature = tuple[str, int]  # role and fault, branch
+Feature = tuple[str, int] | str  # role and fault, and the branch; or a sign
+Shown = Reach | tuple[Sign, ...]  # by one run
 
 
 class Planned(Struct, frozen=True, kw_only=True):
-    """One run of the search. `number` counts from 0; `seed` is None for an edited plan."""
+    """One run of the search. `number` counts from 0; `seed` is None for an edited plan, `parent` for one not of the pool."""
 
     number: int
     plan: Plan
     seed: int | None
+    parent: str | None = None  # the name of the plan in the pool that was edited
 
 
-def reach_of(summary: Summary) -> Reach | None:
+def shown_by(summary: Summary) -> Shown | None:
     """What `Search.learn` takes in of a run; None if it never began or was given up."""
-    return None if summary.reach is UNSET else summary.reach
+    if summary.reach is not UNSET:
+        return summary.reach
+    return None if summary.signs is UNSET else summary.signs
 
 
 class _New(Struct, frozen=True):
-    """What a run was the first to reach, when, and at which broker."""
+    """What a run was the first to show, when, and at which broker."""
 
     feature: Feature
     at_ms: int
@@ -53,12 +62,13 @@ class _New(Struct, frozen=True):
 
 
 class _Entry:
-    """A plan in the pool: what its run was the first to reach, and how often it was chosen."""
+    """A plan in the pool: what its run was the first to show, how often it was chosen, how many of its edits showed more."""
 
     def __init__(self, plan: Plan, new: Sequence[_New]) -> None:
         self.plan = plan
         self.new = new
         self.chosen = 0
+        self.fruitful = 0
 
 
 class Search:
@@ -74,7 +84,7 @@ class Search:
         self._performed = 0
         self._seeds = 0
         self._pool: list[_Entry] = []
-        self._features: Counter[Feature] = Counter()  # runs that reached each
+        self._features: Counter[Feature] = Counter()  # runs that showed each
 
     def planned(self) -> tuple[Planned, ...]:
         """The next generation; empty when all runs are performed."""
@@ -83,32 +93,29 @@ class Search:
         weights = [self._weight(entry) for entry in self._pool]
         return tuple(self._next_plan(rng.fork(f"plan {place}"), self._performed + place, weights) for place in range(size))
 
-    def learn(self, generation: Sequence[Planned], reaches: Sequence[Reach | None]) -> None:
-        """Take in what the runs of a generation reached, in the order of its plans; None: the run says nothing."""
-        for planned, reach in zip(generation, reaches, strict=True):
-            if reach is None:
+    def learn(self, generation: Sequence[Planned], shown: Sequence[Shown | None]) -> None:
+        """Take in what the runs of a generation showed, in the order of its plans; None: the run says nothing."""
+        for planned, of_run in zip(generation, shown, strict=True):
+            if of_run is None:
                 continue
-            reached = [
-                _New((step.context, branch), step.at_ms, step.broker) for step in steps_of(reach) for branch in step.branches
-            ]
-            new = [feature_reached for feature_reached in reached if feature_reached.feature not in self._features]
-            self._features.update(feature_reached.feature for feature_reached in reached)
+            features = _features_in(of_run)
+            new = [each for each in features if each.feature not in self._features]
+            self._features.update(each.feature for each in features)
             if new:
                 self._pool.append(_Entry(planned.plan, new))
+                for entry in self._pool:
+                    entry.fruitful += entry.plan.name == planned.parent
         self._performed += len(generation)
         self._generation += 1
 
     def _next_plan(self, rng: Rng, number: int, weights: Sequence[int]) -> Planned:
         """The next plan: an edit of an earlier or a fresh plan, or now and then a fresh plan as its seed gives it."""
         if number % _FRESH != _FRESH - 1:
-            parent = (
-                self._drawn_entry(rng, weights)
-                if number % 2 and self._pool
-                else _Entry(self._request.plan(self._next_seed()), ())
-            )
+            from_pool = bool(number % 2 and self._pool)
+            parent = self._drawn_entry(rng, weights) if from_pool else _Entry(self._request.plan(self._next_seed()), ())
             plan = self._draw_edit_of(rng, parent, weights, name=f"guided-{self._first}-{number}")
             if plan is not None:
-                return Planned(number=number, plan=plan, seed=None)
+                return Planned(number=number, plan=plan, seed=None, parent=parent.plan.name if from_pool else None)
         seed = self._next_seed()
         return Planned(number=number, plan=self._request.plan(seed), seed=seed)
 
@@ -122,14 +129,11 @@ class Search:
         return entry
 
     def _draw_edit_of(self, rng: Rng, parent: _Entry, weights: Sequence[int], *, name: str) -> Plan | None:
-        """An edit of the parent, near the branches that it reached first; None if no edit keeps the rules."""
-        names = branches()
+        """An edit of the parent, near what it was the first to show; None if no edit keeps the rules."""
         notable = tuple(
-            Notable(
-                at_ms=reached.at_ms, broker=reached.broker, branch=names[reached.feature[1]].name, weight=self._rarity(reached)
-            )
-            for reached in parent.new
-            if 0 <= reached.at_ms < parent.plan.faults_ms
+            Notable(at_ms=new.at_ms, broker=new.broker, branch=_words(new.feature), weight=self._rarity(new))
+            for new in parent.new
+            if 0 <= new.at_ms < parent.plan.faults_ms
         )
         others = tuple(self._pool[_draw_place(rng, weights)].plan for _ in range(_OTHERS if self._pool else 0))
         profile = self._request.profile
@@ -137,11 +141,24 @@ class Search:
         return edited(rng.fork("edits"), source, name=name)
 
     def _weight(self, entry: _Entry) -> int:
-        """How much is to be expected of edits of this plan: less if many runs reached the same, or if it was chosen often."""
-        return 1 + sum(map(self._rarity, entry.new)) // (1 + entry.chosen)
+        """How much is to be expected of edits of this plan: less if many runs showed the same, or if it was chosen often."""
+        fruitful = entry.fruitful if self._request.foreign else 0
+        return 1 + sum(map(self._rarity, entry.new)) * (1 + fruitful) // (1 + entry.chosen)
 
-    def _rarity(self, reached: _New) -> int:
-        return _WEIGHT // self._features[reached.feature] ** 2
+    def _rarity(self, new: _New) -> int:
+        return _WEIGHT // self._features[new.feature] ** 2
+
+
+def _features_in(shown: Shown) -> list[_New]:
+    """What a run showed, each with its first time."""
+    if isinstance(shown, Reach):
+        return [_New((step.context, branch), step.at_ms, step.broker) for step in steps_of(shown) for branch in step.branches]
+    return [_New(sign.words, sign.at_ms, sign.broker) for sign in shown]
+
+
+def _words(feature: Feature) -> str:
+    """A feature as the story of an edited plan names it."""
+    return feature if isinstance(feature, str) else branches()[feature[1]].name
 
 
 def _draw_place(rng: Rng, weights: Sequence[int]) -> int:

@@ -10,6 +10,7 @@ branch_goals.yaml. A campaign that misses a required goal is a failure of the ha
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import get_args
@@ -92,8 +93,10 @@ STOP_AND_DELETE = f"{_message(StopReplica)}:{DELETE}"
 # VAC-2).
 BEYOND = frozenset({EXCUSED_LOSSES, _error(ErrorCode.OFFSET_OUT_OF_RANGE), _request_goal("elect-unclean")})
 OTHER_PROPOSAL = _request_goal("reassign-request")  # C-19: needs a controller with proposal B of KIP-236
+OTHER_SYSTEM = _request_goal("alter-config")  # which the reference refuses
 
 
+@cache  # asked for with each run that is counted
 def all_goals() -> tuple[str, ...]:
     """All goals, in the order in which campaigns print them: requests, error codes, administration, participants, VAC-3."""
     control = [_message(kind) for kind in CONTROL_REQUESTS]
@@ -140,7 +143,7 @@ def _sentence_on_unknown_branch(name: str) -> str:
 
 def standard(profile: ProfileName) -> tuple[str, ...]:
     """The goals that campaigns of 500 runs or more must reach."""
-    unmet = {OTHER_PROPOSAL, *(_error(code) for code in NOT_MET)} | (BEYOND if profile == "within" else frozenset())
+    unmet = {OTHER_PROPOSAL, OTHER_SYSTEM, *(_error(code) for code in NOT_MET)} | (BEYOND if profile == "within" else frozenset())
     return tuple(name for name in all_goals() if name not in unmet)
 
 

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from highwater.campaigns.campaign import Campaign, Performer, Request, Watch, perform_until, summary_of
-from highwater.campaigns.folder import PLANS, CampaignFolder, CampaignOrder, OnRuns, perform_and_store
-from highwater.campaigns.generations import Planned, Search, reach_of
+from highwater.campaigns.folder import PLANS, CampaignFolder, CampaignOrder, Keeping, OnRuns, perform_and_store
+from highwater.campaigns.generations import Planned, Search, shown_by
 from highwater.campaigns.order import Trial
 from highwater.campaigns.tally import tally
 from highwater.plans.plan import Plan
@@ -59,7 +59,7 @@ def perform_guided(
         generation = _Generation(folder, request, planned, f"{store.rstrip('/')}/{folder.under}")
         stopped = generation.perform(performer, watch, on_runs, deadline_s)
         counted += generation.counted
-        search.learn(planned[: len(generation.counted)], [reach_of(summary) for summary in generation.counted])
+        search.learn(planned[: len(generation.counted)], [shown_by(summary) for summary in generation.counted])
     folder.tidy()
     runs = folder.write_runs(map(msgspec.json.encode, counted))
     return Campaign(
@@ -96,7 +96,7 @@ class _Generation:
                 if watch.reached is not None:
                     return watch.reached
         items = (Item(work.key, msgspec.json.encode(work)) for work in self._works)
-        function = partial(perform_work, self._folder.asked, self._folder.storage.location)
+        function = partial(perform_work, self._folder.asked, self._folder.storage.location, kept=self._folder.kept)
         job = Job(function=function, ledger=self._folder.ledger.location, deadline_s=deadline_s)
         return perform_until(items, job, finished, watch, performer=performer)
 
@@ -107,7 +107,12 @@ class _Generation:
             planned_run = self._planned[len(self.counted)]
             ended = self._early.pop(work.key)
             summary = summary_of(
-                ended, planned_run.plan.name, planned_run.seed, planned_run.plan.protocol, "sim", repeat=work.repeat
+                ended,
+                planned_run.plan.name,
+                planned_run.seed,
+                planned_run.plan.protocol,
+                self._request.backend,
+                repeat=work.repeat,
             )
             self.counted.append(summary)
             on_runs(1, f"{summary.plan} {summary.verdict}")
@@ -128,8 +133,8 @@ class _Generation:
         self._folder.storage.write(f"{self._folder.under}/{PLANS}/{plan.name}.yaml", plan_to_yaml(plan).encode())
 
 
-def perform_work(ordered: CampaignOrder, location: str, payload: bytes) -> bytes:
+def perform_work(ordered: CampaignOrder, location: str, payload: bytes, *, kept: Keeping | None = None) -> bytes:
     """Perform and judge one run of a guided campaign and store what is kept of it; returns the summary as JSON."""
     work = msgspec.json.decode(payload, type=_Work)
-    task = Task(plan=work.plan, repeat=work.repeat, build=ordered.build)
-    return perform_and_store(ordered, location, task, key=work.key, mix=ordered.order.mixes[0])
+    task = Task(plan=work.plan, repeat=work.repeat, build=ordered.build, backend=ordered.order.backend)
+    return perform_and_store(ordered, location, task, key=work.key, mix=ordered.order.mixes[0], kept=kept)

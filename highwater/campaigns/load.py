@@ -20,25 +20,29 @@ class Load(Struct, frozen=True, kw_only=True):
     profile: ProfileName = "within"
     seconds: int | None = None
     workload: str = MIXED
-    settings: Literal["drawn", "document"] = "drawn"  # of brokers: from the seed, or as the protocol's document states them
+    # Of brokers: from the seed, as the protocol's document states them, or short ones that are the same for all seeds.
+    settings: Literal["drawn", "document", "alike"] = "drawn"
     metrics: int | None = None  # ms between two scrapes of each broker; no scrapes if None
+
+
+_FIELDS = fields(Load)  # asked for with each run of a campaign, and msgspec derives them anew each time
 
 
 def load_of(given: Load) -> dict[str, Any]:
     """The fields of the load alone, by name, in order of declaration."""
-    return {field.name: getattr(given, field.name) for field in fields(Load)}
+    return {field.name: getattr(given, field.name) for field in _FIELDS}
 
 
-def named_by_load(load: Load) -> list[Any]:
+def name_parts(load: Load) -> list[Any]:
     """What the load adds to the name of a campaign: its first three fields, and the later ones that are not at their default.
 
     So a campaign from before a field was added keeps its name.
     """
-    later = [(field.name, value) for field in fields(Load)[3:] if (value := getattr(load, field.name)) != field.default]
+    later = [(field.name, value) for field in _FIELDS[3:] if (value := getattr(load, field.name)) != field.default]
     return [*list(load_of(load).values())[:3], *later]
 
 
 def words_of_load(given: Load) -> list[str]:
     """The options of the command line that differ from their defaults, such as `--seconds 9`."""
-    values = [(field.name, getattr(given, field.name)) for field in fields(Load) if getattr(given, field.name) != field.default]
+    values = [(field.name, getattr(given, field.name)) for field in _FIELDS if getattr(given, field.name) != field.default]
     return [f"--{name.replace('_', '-')} {quote(str(value))}" for name, value in values]

@@ -7,9 +7,10 @@ import msgspec
 from msgspec import Struct
 
 from highwater.campaigns.campaign import Request
-from highwater.campaigns.load import Load, load_of, named_by_load
+from highwater.campaigns.load import Load, load_of, name_parts
 from highwater.errors import UsageError
-from highwater.plans.plan import OwnJars
+from highwater.plans.plan import Plan
+from highwater.plans.systems import OwnJars
 from highwater.rig.backend import BackendName
 from pipeline.items import Item
 
@@ -44,6 +45,7 @@ class Order(Load, frozen=True, kw_only=True):
     keep_all: bool = False
     branches: bool = False  # count branches of the protocol (highwater.coverage.branches)
     generation: int = 0  # plans in each generation of a guided campaign; 0: it is not guided
+    together: int = 1  # seeds that share a cluster at a time, on another system
 
     @property
     def seeds(self) -> range:
@@ -53,7 +55,12 @@ class Order(Load, frozen=True, kw_only=True):
     @property
     def counts_branches(self) -> bool:
         """Whether each run says which branches of the protocol it took."""
-        return self.branches or self.generation > 0
+        return self.branches or (self.generation > 0 and not self.reads_signs)
+
+    @property
+    def reads_signs(self) -> bool:
+        """Whether each run says which signs of behaviour it showed: a guided campaign on a system whose branches nobody sees."""
+        return self.generation > 0 and bool(self.system)
 
     @property
     def runs(self) -> int:
@@ -73,13 +80,14 @@ class Order(Load, frozen=True, kw_only=True):
         name = f"{protocols}-{self.first}-{self.last}"
         others = (
             self.mixes,
-            *named_by_load(self),
+            *name_parts(self),
             self.backend,
             *filter(None, [self.system, self.described, self.jars, self.client]),
         )
-        plain = (((),), *named_by_load(Load()), "sim")
+        plain = (((),), *name_parts(Load()), "sim")
         name = name if others == plain else f"{name}-{_digest(msgspec.json.encode(others))}"
         name += "-branches" if self.branches else ""
+        name += f"-together-{self.together}" if self.together > 1 else ""
         return f"{name}-guided-{self.generation}" if self.generation else name
 
     def request(self, trial: Trial) -> Request:
@@ -94,6 +102,12 @@ class Order(Load, frozen=True, kw_only=True):
             jars=self.jars,
             client=self.client,
         )
+
+    def next_plans(self, plan: Plan) -> tuple[Plan, ...]:
+        """The plans of the seeds that share a cluster with this one, if the campaign comes to it first."""
+        last = self.first - 1 if plan.seed is None else min(plan.seed + self.together - 1, self.last)
+        request = self.request(self.trial(0))
+        return tuple(request.plan(seed) for seed in range((plan.seed or 0) + 1, last + 1))
 
     def trial(self, number: int) -> Trial:
         """The trial of a number from 0 to `runs` - 1: first those of the first seed, then of the second, ..."""
@@ -132,10 +146,17 @@ class Order(Load, frozen=True, kw_only=True):
         if self.generation and len(self.protocols) * len(self.mixes) > 1:
             raise UsageError("--guided searches for one --protocol with one value of --faults; give one of each")
         if self.counts_branches and self.backend != "sim":
-            option = "--guided" if self.generation else "--branches"
+            option = "--branches" if self.branches else "--guided"
+            without = "" if self.branches else ", or another system (--system)"
             raise UsageError(
-                f"{option} needs simulated runs; --backend {self.backend} does not show which branches a broker takes"
+                f"{option} needs simulated runs{without}; --backend {self.backend} does not show which branches a broker takes"
             )
+        if self.reads_signs and (self.backend != "process" or self.described):
+            raise UsageError("--guided on another system needs clusters that it builds as processes (kafka:VERSION)")
+        if self.together > 1 and (self.generation or self.settings != "alike" or not self.system or self.backend != "process"):
+            raise UsageError("--together needs seeds (without --guided) on another system as processes, with --settings alike")
+        if self.together > 1 and len(self.protocols) * len(self.mixes) > 1:
+            raise UsageError("--together needs one --protocol and one value of --faults")
         for protocol in self.protocols:
             for mix in self.mixes:
                 self.request(Trial(seed=0, protocol=protocol, faults=mix)).check(self.seeds)
@@ -146,6 +167,7 @@ class Order(Load, frozen=True, kw_only=True):
         again = base.replace("run --seed 0", f"campaign --seeds {self.first}..{self.last}")
         again += "".join(f" --faults {','.join(mix) or repr('')}" for mix in self.mixes[1:])
         again += " --branches" if self.branches else ""
+        again += f" --together {self.together}" if self.together > 1 else ""
         return again + (f" --guided --generation {self.generation}" if self.generation else "")
 
 

@@ -21,7 +21,8 @@ from pipeline.record import Record
 from pipeline.record_file import RecordFile
 from pipeline.storage import Storage, below, storage_at
 
-_TOLD = ["seed", "plan", "plan_digest", "verdict", "live", "digest", "acked"]  # by the record and by the row of a run
+# By the record and by the row of a run.
+_TOLD = ("seed", "plan", "plan_digest", "backend", "outcome", "verdict", "live", "excused", "digest", "acked")
 
 
 class Unusable(NamedTuple):
@@ -82,8 +83,10 @@ class CampaignRecords:
 
     @cached_property
     def _single(self) -> set[str]:
-        """The keys of the rows that are files of their own."""
-        return self._ledger.keys()
+        """The keys of the rows that are files of their own; what a copying program has left beside them is no run."""
+        keys = self._ledger.keys()
+        guided = bool(keys) and self._order_of_campaign.order.generation
+        return {key for key in keys if guided or self._block_of(key) >= 0}
 
     def entries(self, keys: Iterable[str]) -> Iterator[Entry | Refused]:
         """Runs for a dataset; those that the environment lost are left out, because resumed work does them again."""
@@ -191,6 +194,9 @@ class CampaignRecords:
         build = self._order_of_campaign.build.commit
         if runs_row.get("commit") != build:
             raise DamagedError(f"{self._name(key)}: performed by commit {runs_row.get('commit')}, its campaign by {build}")
+        trial = self._order_of_campaign.order.named(key)
+        if trial is not None and summary.protocol != trial.protocol:
+            raise DamagedError(f"{self._place_of(key)}: of protocol {summary.protocol}")
         for column in _TOLD:
             if runs_row.get(column) != getattr(summary, column):
                 words = f"{column} is {runs_row.get(column)}, the row of its run says {getattr(summary, column)}"

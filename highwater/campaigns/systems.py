@@ -23,7 +23,7 @@ from highwater.campaigns.chaos import RED, Check, Means, Part, Phase, check_of, 
 from highwater.campaigns.corpus import Case, Expectation, load_corpus, load_plans_on, placed
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plans.plan import parsed_system, words_of
+from highwater.plans.systems import parsed_system, words_of
 from highwater.rig.backend import BackendName
 from highwater.runs.run import backend_named
 from highwater.runs.summary import Summary

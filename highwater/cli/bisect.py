@@ -24,7 +24,8 @@ from highwater.cli.declaration import takes
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plans.plan import OwnJars, Plan, checked, on_system, plan_digest
+from highwater.plans.plan import Plan, checked, on_system, plan_digest
+from highwater.plans.systems import OwnJars
 from highwater.plans.text import load_plan
 from highwater.rig.backend import BackendName
 from highwater.runs.provenance import present_build

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -15,8 +15,8 @@ from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
 from highwater.backends.real import clean as cleaning
-from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Performer, Watch, exit_code
-from highwater.campaigns.folder import CampaignFolder, OnRuns, present_asked
+from highwater.campaigns.campaign import INTERRUPTED, Campaign, Limits, Performer, Request, Watch, exit_code
+from highwater.campaigns.folder import CampaignFolder, Keeping, OnRuns, present_asked
 from highwater.campaigns.generations import GENERATION
 from highwater.campaigns.goals import STANDARD_FROM, chosen, never_taken, never_text, possible
 from highwater.campaigns.guided import perform_guided
@@ -100,6 +100,15 @@ class Options(Struct, frozen=True, kw_only=True):
     load: Annotated[options.Load, "What is run"] = options.Load()
     backend: Annotated[options.BackendOption, "What is run"] = None
     under: Annotated[options.UnderTest, "What is run"] = options.UnderTest()
+    together: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Seeds that share a cluster of another system at a time: their faults come one after the other, the quiet time "
+            "once. With --settings alike, in one process.",
+        ),
+        "Work",
+    ] = 1
     jobs: Annotated[options.Jobs, "Work"] = None
     on: Annotated[options.OnSpark, "Work"] = options.OnSpark()
     resume: Annotated[
@@ -137,7 +146,10 @@ class Options(Struct, frozen=True, kw_only=True):
     ] = False
     guided: Annotated[
         bool,
-        typer.Option("--guided", help="After the first seeds edit the plans whose runs took new branches of the protocol."),
+        typer.Option(
+            "--guided",
+            help="After the first seeds edit the plans whose runs took new branches, or showed new behaviour of another system.",
+        ),
         "Search",
     ] = False
     generation: Annotated[
@@ -153,24 +165,41 @@ class Options(Struct, frozen=True, kw_only=True):
 @takes(Options)
 def campaign(arguments: Options) -> int:
     """Run many seeds on all cores or on Spark; count verdicts, faults and anomalies; write an index page and a JUnit file."""
-    options.check_seeds(arguments.derivation)
     order = _order_of_options(arguments)
+    options.check_seeds(arguments.derivation, foreign=Request(system=order.system).foreign)
     order.check()  # refuse bad input before writing anything
+    if order.together > 1 and (arguments.jobs or 1) > 1:
+        raise UsageError("--together needs --jobs 1: each worker would perform the seeds of the others, too")
     arguments.hook.check()
     marks = load(arguments.causes, today=date.today())
     must = chosen(
         arguments.goals, profile=order.profile, by_default=_must_reach_standard_goals(order), with_branches=order.counts_branches
     )
     place = None if arguments.junit is None else options.writable_file(arguments.junit)
-    folder = CampaignFolder(_open_storage(arguments.store, order, arguments.on.spark), present_asked(order))
+    kept = _kept_backend(order)
+    folder = CampaignFolder(_open_storage(arguments.store, order, arguments.on.spark), present_asked(order), kept)
     session = session_if_asked(arguments.on.spark, arguments.on.settings)
     say(_headline(order)) if not arguments.json else None
-    with session as started, owned(folder.place):
-        jobs = arguments.jobs or cores()
+    with session as started, owned(folder.place), closing(kept) if kept else nullcontext():
+        jobs = arguments.jobs or (1 if order.together > 1 else cores())
         work = partial(perform, spark=started, jobs=jobs)
         workers = None if started is None else partial(results_on_spark, started)
         causes_before = _begin_or_resume(folder, partial(mend, folder, workers), resume=arguments.resume)
-        return _perform_in_folder(folder, arguments, must, work, marks, jobs=jobs, junit=place, causes_before=causes_before)
+        code = _perform_in_folder(folder, arguments, must, work, marks, jobs=jobs, junit=place, causes_before=causes_before)
+        if kept is not None and kept.built and not arguments.json:
+            say(f"clusters {kept.built.total()} built")
+            for reason, count in kept.built.most_common():
+                say(shorten(f"    {count} x {reason}", _WIDTH, placeholder=" …"))
+        return code
+
+
+def _kept_backend(order: Order) -> Keeping | None:
+    """What performs the runs of another system as processes; None for other runs."""
+    if not order.system or order.backend != "process":
+        return None
+    from highwater.backends.real.processes.kept import KeptBackend  # a simulated campaign needs no real backend
+
+    return KeptBackend(next_plans=order.next_plans)
 
 
 def _perform_in_folder(
@@ -234,6 +263,7 @@ def _order_of_options(arguments: Options) -> Order:
         client=arguments.under.library,
         keep_all=arguments.keep_all,
         branches=arguments.branches,
+        together=arguments.together,
         generation=_generation_size(arguments.generation, guided=arguments.guided),
     )
 
@@ -327,7 +357,7 @@ def _outcome_of(performed: Campaign, order: Order, code: ExitCode, pages: tuple[
         exit=code,
         stopped=performed.stopped,
         tally=performed.tally,
-        runs=tuple(replace(summary, reach=UNSET) for summary in performed.summaries),
+        runs=tuple(replace(summary, reach=UNSET, signs=UNSET) for summary in performed.summaries),
         ignored=tuple(marks.lines(performed.summaries)),
         wall_seconds=performed.wall_seconds,
         index=pages[0],
@@ -360,7 +390,7 @@ def _must_reach_standard_goals(order: Order) -> bool:
 def _open_storage(store: str, order: Order, spark: str | None) -> Storage:
     """Open the store. UsageError or PipelineError if it cannot be written or does not fit the other options."""
     storage = storage_at(store)
-    if spark is not None and order.counts_branches:
+    if spark is not None and (order.counts_branches or order.generation):
         raise UsageError(f"{'--guided' if order.generation else '--branches'} runs on this machine only; remove --spark")
     if order.backend not in REPEATABLE:
         if spark is not None:

@@ -36,8 +36,7 @@ from highwater.cli.output import progress, say, say_json
 from highwater.cli.webhook import Webhook
 from highwater.errors import UsageError
 from highwater.exit_codes import WORDS, ExitCode, worst
-from highwater.plans.derive import DERIVATION
-from highwater.plans.plan import REFERENCE
+from highwater.plans.derive import derivation_of
 from highwater.runs.provenance import Build, present_build
 from highwater.runs.revisions import Revision, accepted_before, commit_of
 from highwater.runs.run import Keep
@@ -167,12 +166,12 @@ class Performed(Struct, frozen=True, kw_only=True):
 @takes(Options)
 def chaos(arguments: Options) -> int:
     """Run the corpus, stored plans and seeds on `safe`, or on another system; catch what is known to be bad; write pages."""
-    options.check_seeds(arguments.derivation)
     build = present_build()
     low = options.seed_of(arguments.first) if arguments.first is not None else first_of(build)
     under = arguments.under
     request = Request(system=under.name, described=under.file, jars=under.build, client=under.library)
-    foreign = request.spec.name != REFERENCE
+    foreign = request.foreign
+    options.check_seeds(arguments.derivation, foreign=foreign)
     if under.client and not foreign:
         raise UsageError("--client needs --system: the reference has clients of its own")
     seeds = range(low, low + (arguments.seeds or (_SEEDS_ON_SYSTEM if foreign else _SEEDS)))
@@ -382,8 +381,8 @@ def _job_on_system(arguments: Options, seeds: range, request: Request) -> Job:
 
 def _repeat_command(arguments: Options, request: Request, job: Job) -> str:
     """The command that performs the same runs again."""
-    repeat = f"highwater chaos --first {job.seeds[0]} --seeds {len(job.seeds)} --derivation {DERIVATION}"
-    repeat += request.words
+    repeat = f"highwater chaos --first {job.seeds[0]} --seeds {len(job.seeds)}"
+    repeat += f" --derivation {derivation_of(foreign=request.foreign)}{request.words}"
     repeat += f" --protocol {arguments.protocol}" if arguments.protocol != SAFE else ""
     return repeat + (f" --parts {','.join(job.phases)}" if arguments.parts else "")
 

@@ -84,7 +84,7 @@ def chosen(arguments: Choice) -> Chosen:
     )
     if arguments.derivation is not None and arguments.seed is None:
         raise UsageError("--derivation needs --seed")
-    options.check_seeds(arguments.derivation)
+    options.check_seeds(arguments.derivation, foreign=request.foreign)
     plan, repeat = _plan_and_repeat(arguments.seed, arguments.plan, loaded, arguments.protocol, request)
     return Chosen(plan=plan, backend=backend, repeat=repeat)
 

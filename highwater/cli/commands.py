@@ -80,6 +80,7 @@ GROUPS = (
             Command("ingest", "store", "Copy stored runs into a dataset."),
             Command("compact", "store", "Make few large files of many small ones."),
             Command("verify", "store", "Compare a dataset with its stored digests."),
+            Command("mend", "store", "Set damaged parts of a dataset aside, to take them in again."),
             Command("prune", "store_runs", "Remove the oldest runs of a store."),
             Command("pack", "store_runs", "Put a stored run into a zip file."),
         ),

@@ -77,7 +77,10 @@ def compare(arguments: Options) -> int:
         for pair in pairs_of(plans, arguments.first, arguments.second, present_build(), jobs=jobs):
             pairs.append(pair)
             say_status(f"{2 * len(pairs)} of {2 * len(plans)} runs")
-    answers = [_table_of_verdicts(pairs, arguments.first, arguments.second), _table_of_measures(weighed(pairs))]
+    answers = [
+        _table_of_verdicts(pairs, arguments.first, arguments.second),
+        _table_of_measures(weighed(pairs), arguments.first, arguments.second),
+    ]
     match output.form:
         case "table":
             show([answers[0], _shortened(answers[1])], output.form, output.output)
@@ -88,7 +91,7 @@ def compare(arguments: Options) -> int:
     if output.page is not None:
         repeat = join(["highwater", _NAME, arguments.first, arguments.second, *plan_arguments])
         title = f"{arguments.first} and {arguments.second} on the same plans"
-        write_page(output.page, answers, title=title, dataset="", repeat=repeat)
+        write_page(output.page, [answers[0], _for_page(answers[1])], title=title, dataset="", repeat=repeat)
     say_page(output)
     return 0
 
@@ -138,13 +141,24 @@ def _verdict_counts(protocol: str, runs: Sequence[Measured]) -> dict[str, object
     }
 
 
-def _table_of_measures(rows: Sequence[Weighed]) -> Answer:
+def _table_of_measures(rows: Sequence[Weighed], first: str, second: str) -> Answer:
     """The measures as a table."""
-    words = f"Where the variants do not differ, {100 - LEVEL} of 100 intervals lie beside 0 by chance; here are {len(rows)}."
+    words = (
+        f"Here {first} is called first, and {second} second. Each plan is compared with itself: “shown” says of which measures"
+        f" the second has less or more. Where the variants do not differ, {100 - LEVEL} of 100 intervals lie beside 0 by chance;"
+        f" here are {len(rows)}."
+    )
     table = pa.Table.from_pylist([{**asdict(row), "shown": row.shown} for row in rows]).select([c.name for c in _MEASURES])
     return Answer(
         question=Question(name="measures", title="What each costs", words=words, columns=_MEASURES, sql=""), table=table
     )
+
+
+def _for_page(answer: Answer) -> Answer:
+    """The measures with what differs first, so that a narrow window shows it; pairs and quartiles last."""
+    last = ("pairs", "first_q1", "first_q3", "second_q1", "second_q3")
+    kept = sorted(answer.question.columns, key=lambda column: last.index(column.name) if column.name in last else -1)
+    return Answer(question=replace(answer.question, columns=tuple(kept)), table=answer.table)
 
 
 def _shortened(answer: Answer) -> Answer:

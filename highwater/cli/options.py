@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from highwater.errors import UsageError
 from highwater.plans.derive import MIXED, check_derivation
-from highwater.plans.plan import DRAWS_END, METRICS_MS_MAX, METRICS_MS_MIN, REFERENCE, OwnJars, Plan, parsed_system, system_of
+from highwater.plans.plan import DRAWS_END, METRICS_MS_MAX, METRICS_MS_MIN, Plan, system_of
+from highwater.plans.systems import REFERENCE, OwnJars, parsed_system
 from highwater.rig.backend import BackendName
 from history.fault_kinds import FAMILIES, KIND_NAMES
 from nemesis.kinds import MIXES
@@ -104,10 +105,11 @@ Workload = Annotated[
     ),
 ]
 Settings = Annotated[
-    Literal["drawn", "document"],
+    Literal["drawn", "document", "alike"],
     typer.Option(
-        help="Settings of brokers: drawn from the seed, or those that the document of v3 or article states (10,000 ms, 4,000 "
-        "messages, 30 s) where it states any."
+        help="Settings of brokers: drawn from the seed, those that the document of v3 or article states (10,000 ms, 4,000 "
+        "messages, 30 s) where it states any, or short timeouts that are alike for all seeds, so that a campaign keeps the "
+        "brokers of another system."
     ),
 ]
 Metrics = Annotated[
@@ -263,10 +265,13 @@ def seed_of(text: str) -> int:
     return seed
 
 
-def check_seeds(derivation: int | None) -> None:
-    """Refuse seeds of another version of the derivation; None means the present one. PlanError says how to repeat them."""
+def check_seeds(derivation: int | None, *, foreign: bool) -> None:
+    """Refuse seeds of another version of the derivation; None means the present one. PlanError says how to repeat them.
+
+    With `foreign` they are seeds of a system other than the reference.
+    """
     if derivation is not None:
-        check_derivation(derivation)
+        check_derivation(derivation, foreign=foreign)
 
 
 def seed_not_file(text: str, *, files: str) -> int:

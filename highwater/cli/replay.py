@@ -16,8 +16,9 @@ from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.cli.run import headline, show
 from highwater.errors import Nondeterminism, UsageError
-from highwater.plans.derive import DERIVATION
-from highwater.plans.plan import Plan, SystemSpec, checked, is_foreign, on_system
+from highwater.plans.derive import derivation_of
+from highwater.plans.plan import Plan, checked, is_foreign, on_system
+from highwater.plans.systems import SystemSpec
 from highwater.plans.text import load_plan
 from highwater.rig.backend import REPEATABLE, BackendName
 from highwater.runs.provenance import Build, present_build
@@ -45,12 +46,12 @@ def replay(
         raise UsageError(f"--protocol needs a seed; {what} is a file or folder that names its own protocol")
     if derivation is not None and path.exists():
         raise UsageError(f"--derivation needs a seed; {what} is a file or folder with a plan")
-    options.check_seeds(derivation)
     system_under_test = options.UnderTest(system=system, jars=jars)
     backend_implied = options.backend_for(None, None, system)
     request = Request(
         protocol=protocol or "safe", system=system_under_test.name, jars=system_under_test.build, backend=backend_implied
     )
+    options.check_seeds(derivation, foreign=request.foreign)
     under = request.spec if request.words else None
     if path.is_dir():
         manifest = store.load_manifest(path)
@@ -62,7 +63,7 @@ def replay(
             plan = load_plan(path)
         else:
             plan = request.plan(options.seed_not_file(what, files="run folder or plan file"))
-            repeat += f" --derivation {DERIVATION}"
+            repeat += f" --derivation {derivation_of(foreign=request.foreign)}"
             repeat += f" --protocol {protocol}" if protocol is not None else ""
     if under is not None:
         plan = checked(on_system(plan, under))

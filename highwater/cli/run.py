@@ -18,7 +18,8 @@ from highwater.cli.choosing import Choice, chosen, perform
 from highwater.cli.declaration import takes
 from highwater.cli.output import say, say_json, show_while_working
 from highwater.exit_codes import ExitCode
-from highwater.plans.plan import Plan, is_foreign, system_of, words_of
+from highwater.plans.plan import Plan, is_foreign, system_of
+from highwater.plans.systems import words_of
 from highwater.rig.backend import Backend, BackendName
 from highwater.runs.findings import in_short
 from highwater.runs.run import Keep, backend_named

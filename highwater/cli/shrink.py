@@ -61,7 +61,7 @@ class Options(Struct, frozen=True, kw_only=True):
 @takes(Options)
 def shrink(arguments: Options) -> int:
     """Find the smallest plan that fails in the same way, and the nearest plans that pass."""
-    options.check_seeds(arguments.derivation)
+    options.check_seeds(arguments.derivation, foreign=False)
     loaded = _load_plan(arguments)
     backend = options.backend_for(arguments.backend, loaded, None)
     request = Request(

@@ -1,4 +1,4 @@
-"""`highwater store ingest|compact|verify`: a dataset of runs as Parquet for Spark, Polars and DuckDB (docs/data.md)."""
+"""`highwater store ingest|compact|verify|mend`: a dataset of runs as Parquet for Spark, Polars and DuckDB (docs/data.md)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -20,6 +20,7 @@ from highwater.runs.records import stored_record, stored_run
 from history import store as runs
 from history.errors import HistoryError
 from pipeline import dataset as datasets
+from pipeline import dataset_mending, inventory
 from pipeline.dataset import Entry, Ingested, Refused
 from pipeline.dataset_on_spark import Units, ingest_on_spark, verify_on_spark
 from pipeline.errors import OwnedError, PipelineError
@@ -168,10 +169,28 @@ def verify(arguments: VerifyOptions) -> int:
     return ExitCode.LABORATORY_FAILED if damages else ExitCode.VALID
 
 
+def mend(dataset: Dataset, *, json: options.AsJson = False) -> int:
+    """Set damaged parts of a dataset aside: their runs are taken in again by `store ingest`, and until then not answered for."""
+    storage = _open_existing(dataset)
+    mended = dataset_mending.mend(storage)
+    if json:
+        parts = [{"part": part.part, "campaign": part.campaign, "runs": part.runs} for part in mended.aside]
+        say_json({"aside": parts, "damages": [damage._asdict() for damage in mended.left]})
+    else:
+        for line in dataset_mending.words_of(mended.aside):
+            say(line)
+        for damage in mended.left:
+            say(f"{storage.path(damage.name)}: {damage.words}")
+        say(f"{len(mended.aside)} parts set aside, {len(mended.left)} damages stay")
+    return ExitCode.LABORATORY_FAILED if mended.left else ExitCode.VALID
+
+
 def _open_existing(dataset: str) -> Storage:
-    """The storage of a dataset. PipelineError if it is empty."""
+    """The storage of a dataset. PipelineError if it has no file of one: nothing is done to a folder that is something else."""
+    if Path(dataset).is_file():
+        raise PipelineError(f"{dataset}: a dataset is a folder, and this is a file")
     storage = storage_at(dataset)
-    if not storage.names():
+    if not any(datasets.is_of_a_part(name) or name == inventory.NAME for name in storage.names()):
         raise PipelineError(f"{dataset}: no dataset is stored here")
     return storage
 

@@ -16,8 +16,8 @@ from highwater.cli import options
 from highwater.cli.output import say, say_json
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plans.plan import REFERENCE, parsed_system
-from workloads.registry import OF_SESSIONS, SHARE_GROUPS
+from highwater.plans.systems import REFERENCE, parsed_system
+from workloads.registry import COMPACTED, OF_SESSIONS, SHARE_GROUPS
 
 Action = Annotated[Literal["list", "get", "check"], typer.Argument(help="list all, get the jars of one, check a user's cluster.")]
 What = Annotated[
@@ -72,7 +72,7 @@ def _list_entry(release: Release) -> Entry:
     sessions = "ZooKeeper's sessions and servers, " if release.mode == "zookeeper" else ""
     faults = f"kill, pause, power loss, links, {sessions}unreadable and full directories"
     of_sessions = (name for name in OF_SESSIONS if release.sessions and (release.shares or name != SHARE_GROUPS))
-    workloads = ", ".join(("produce-consume", *of_sessions))
+    workloads = ", ".join(("produce-consume", *of_sessions, COMPACTED))
     return Entry(
         system=f"{KAFKA}:{release.version}",
         backends=("process", "docker"),

@@ -15,6 +15,8 @@ from history.op import OpType
 from reports.calls import quantile
 
 _NS_PER_MS = 1_000_000
+_NS_PER_S = 1_000_000_000
+_SHUTDOWN = "shutdown"  # the kind of fault
 _ACKS_ALL = -1
 Key = tuple[str | None, int | None]  # topic and partition
 
@@ -54,13 +56,43 @@ def _key(event: ClusterEvent) -> Key:
     return event.topic, event.partition
 
 
-def _produces_ns(performed: Performed) -> Iterator[int]:
-    """From the invocation to the acknowledgement of each produce with acks=all."""
+def _produces(performed: Performed) -> Iterator[tuple[int, list[int]]]:
+    """Each acknowledged produce with acks=all: when it was invoked, and when each of its records was acknowledged, in ns."""
     for attempt in performed.history.attempts:
         invoked_row = attempt.invoke[0]
         answered = attempt.completion
         if invoked_row.f == "produce" and invoked_row.acks == _ACKS_ALL and answered and answered[0].type is OpType.OK:
-            yield answered[0].time_ns - invoked_row.time_ns
+            yield invoked_row.time_ns, [row.time_ns for row in answered]
+
+
+def _produces_ns(performed: Performed) -> Iterator[int]:
+    """From the invocation to the acknowledgement of each produce with acks=all."""
+    return (acked[0] - invoked for invoked, acked in _produces(performed))
+
+
+def _acknowledged(performed: Performed) -> Iterator[tuple[int, int]]:
+    """Each record acknowledged under acks=all: when its produce was invoked, and when it was acknowledged, in ns."""
+    return ((invoked, at) for invoked, acked in _produces(performed) for at in acked)
+
+
+def _shutdowns_ns(performed: Performed) -> list[int]:
+    """When controlled shutdowns began: a fault's own row, because a broker without heartbeats tells nobody."""
+    begun = EventKind.FAULT_BEGUN
+    return [e.time_ns for e in performed.history.events if e.kind is begun and e.partition is None and e.detail == _SHUTDOWN]
+
+
+def _after_shutdowns(performed: Performed, *, side: int) -> list[tuple[int, int]]:
+    """The acknowledged records that were asked for (side 0) or acknowledged (1) in the second after a shutdown began."""
+    begins = _shutdowns_ns(performed)
+    return [times for times in _acknowledged(performed) if any(begin <= times[side] < begin + _NS_PER_S for begin in begins)]
+
+
+def _acked_after_shutdowns(performed: Performed) -> int | None:
+    return len(_after_shutdowns(performed, side=1)) if _shutdowns_ns(performed) else None
+
+
+def _produces_after_shutdowns_ns(performed: Performed) -> Iterator[int]:
+    return (acked - invoked for invoked, acked in _after_shutdowns(performed, side=0))
 
 
 def _isr_changes_ns(performed: Performed) -> Iterator[int]:
@@ -179,6 +211,16 @@ def _count(performed: Performed, kind: EventKind) -> int:
 MEASURES = (
     Measure("produce_median_ms", "a produce with acks=all until its answer, median", lambda run: _median_ms(_produces_ns(run))),
     Measure("produce_p99_ms", "the same, 99th percentile", lambda run: _p99_ms(_produces_ns(run))),
+    Measure("acknowledged", "records acknowledged under acks=all", lambda run: sum(1 for _ in _acknowledged(run))),
+    Measure(
+        "shutdown_acknowledged", "records acknowledged in the second after controlled shutdowns began", _acked_after_shutdowns
+    ),
+    Measure(
+        "shutdown_p99_ms",
+        "a produce asked for in that second until its answer, 99th percentile",
+        lambda run: _p99_ms(_produces_after_shutdowns_ns(run)),
+    ),
+    Measure("shutdown_most_ms", "the same, the longest", lambda run: _longest_ms(_produces_after_shutdowns_ns(run))),
     Measure("leaderless_median_ms", "a dead leader until the next one, median", lambda run: _median_ms(_leaderless_ns(run))),
     Measure("leaderless_most_ms", "the same, the longest", lambda run: _longest_ms(_leaderless_ns(run))),
     Measure(

@@ -42,7 +42,7 @@ from reference.node import NodeState
 from reference.timers import Timer, timer_named
 from reference.types import BrokerId
 
-_ROUND_TRIPS_MAX = 3  # after which a timer counts as changing the state
+_DELIVERIES_MAX = 3  # after which a timer counts as changing the state
 _WARM_STEPS_MAX = 1000
 
 OfMessage = Deliver | Lose | Double
@@ -130,7 +130,7 @@ class MachineWorld:
         """Deliver all messages, one after another; the state in which none is in flight."""
         for _ in range(_WARM_STEPS_MAX):
             key = self._transitions.state_after(draft)
-            if len(key) == self._size + 3:
+            if not self._flights(key):
                 return key
             draft = self._transitions.draft(key, witness)
             self._transitions.deliver(draft, 0)
@@ -150,7 +150,7 @@ class MachineWorld:
 
     def network(self, key: Key) -> tuple[Flight, ...]:
         """The messages in flight in a state."""
-        flights = (self.parts.values[number] for number in key[self._size + 3 :])
+        flights = (self.parts.values[number] for number in self._flights(key))
         return tuple(flight for flight in flights if isinstance(flight, Flight))
 
     def hosts(self, key: Key) -> list[HostFacts]:
@@ -206,7 +206,7 @@ class MachineWorld:
                 draft = transitions.draft(key)
                 self._perform_on_broker(draft, act, index)
                 yield act, transitions.state_after(draft)
-        waits = {transitions.flights[number].wait for number in key[self._size + 3 :]}
+        waits = {transitions.flights[number].wait for number in self._flights(key)}
         for index in range(self._size):
             for timer in transitions.brokers.busy_timers(index, key[index]):
                 after = self._key_after_timer(key, index, timer, waits)
@@ -247,7 +247,7 @@ class MachineWorld:
         last = -1
         nth = 0
         link = (-1, -1, "")
-        for position, number in enumerate(key[self._size + 3 :]):
+        for position, number in enumerate(self._flights(key)):
             facts = flights[number]
             nth = nth + 1 if facts.link == link else 0
             link = facts.link
@@ -340,7 +340,7 @@ class MachineWorld:
         draft = transitions.draft(key)
         transitions.fire(draft, index, timer)
         after = transitions.state_after(draft)
-        return after if self._changes_state(key, after) else None
+        return after if self._differs_after_replies(key, after) else None
 
     def _may_fire(self, key: Key, index: int, timer: str) -> bool:
         """Whether firing this timer can make a difference."""
@@ -351,20 +351,28 @@ class MachineWorld:
             return not any((index, about) in self._hosts[host].parked for host in key[: self._size])
         return True
 
-    def _changes_state(self, key: Key, after: Key) -> bool:
-        """Whether the state differs after the messages of the timer have arrived."""
-        before = key[self._size + 3 :]
-        for _ in range(_ROUND_TRIPS_MAX):
+    def _differs_after_replies(self, key: Key, after: Key) -> bool:
+        """Whether the state after a timer differs in more than timers once its messages are delivered.
+
+        It does if they lead to more than _DELIVERIES_MAX messages.
+        """
+        before = self._flights(key)
+        for _ in range(_DELIVERIES_MAX):
             if self._equal_but_timers(after, key):
                 return False
-            fresh = list(after[self._size + 3 :])
+            flights = self._flights(after)
+            sent = [*flights]
             for flight in before:
-                if flight in fresh:
-                    fresh.remove(flight)
-            if not fresh:
+                if flight in sent:
+                    sent.remove(flight)
+            if not sent:
                 return True
-            after = self._transitions.state_after_arrival(after, after[self._size + 3 :].index(fresh[0]))
+            after = self._transitions.state_after_arrival(after, flights.index(sent[0]))
         return not self._equal_but_timers(after, key)
+
+    def _flights(self, key: Key) -> tuple[int, ...]:
+        """The messages in flight, as numbers."""
+        return key[self._size + 3 :]
 
     def _equal_but_timers(self, first: Key, second: Key) -> bool:
         """Whether two states are equal except for armed timers and spent faults."""
@@ -429,7 +437,7 @@ class MachineWorld:
         """The position in the network of the message that an action names. Raises Impossible."""
         link = (self._broker_position(action.source), self._broker_position(action.to), action.message)
         flights = self._transitions.flights
-        alike = [at for at, number in enumerate(key[self._size + 3 :]) if flights[number].link == link]
+        alike = [at for at, number in enumerate(self._flights(key)) if flights[number].link == link]
         if action.nth >= len(alike):
             raise Impossible(f"no {action.message} number {action.nth} from {action.source} to {action.to} is in flight")
         return alike[action.nth]

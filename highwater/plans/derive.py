@@ -8,39 +8,44 @@ line, and a seed of another version is refused. After a change of what is drawn:
 
     raise DERIVATION, enter the last commit of the earlier version in LAST_COMMITS
     python -m tests.tidy.derivation --rewrite
+
+Seeds of systems other than the reference have a version of their own, OF_SYSTEMS: beside what the reference is given, they draw
+faults of single messages (`nemesis.message_kinds`), which no simulated connection can pick. It is raised with DERIVATION too.
 """
 
 from collections.abc import Sequence
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from highwater.plans.plan import (
-    REFERENCE,
     WITH_SCRATCH,
     ClusterShape,
     NetworkShape,
     Plan,
     PlanError,
-    SystemSpec,
     WorkloadSpec,
     checked,
     shape_of,
     unknown_protocol,
-    unknown_workload,
 )
+from highwater.plans.systems import REFERENCE, SystemSpec
 from history.errors import unknown
-from history.promise import Flush, Promise, TopicPromise, time_to_replace_ms
+from history.fault_kinds import FAMILIES
+from history.promise import Flush, Keeps, Promise, TopicPromise, time_to_replace_ms
 from history.seed import Rng
 from nemesis.generate import FOR_LONG, generate
 from nemesis.kinds import KINDS, UnknownKindError, kind, select
 from nemesis.profiles import PROFILES, Profile, ProfileName, default_kinds
 from nemesis.schedule import Window
 from reference.config import DOCUMENT_SETTINGS, VARIANTS, TopicSpec
-from workloads.registry import READ_PROCESS_WRITE, WORKLOADS
+from workloads.registry import COMPACTED, READ_PROCESS_WRITE, WORKLOADS
 
 DERIVATION = 3
 LAST_COMMITS: dict[int, str] = {1: "bd7e1ed", 2: "afd934e2"}  # the last commit of each earlier version
+OF_SYSTEMS = 4
+LAST_COMMITS_OF_SYSTEMS: dict[int, str] = {1: "bd7e1ed", 2: "afd934e2", 3: "2dd1ddc4"}
+_MESSAGES = FAMILIES["message"]
 
 PLAIN = "produce-consume"
 MIXED = "mixed"  # each seed draws a workload
@@ -65,9 +70,21 @@ class Wishes(Struct, frozen=True, kw_only=True):
     brokers: int | None = None
     produce_per_s: int | None = None
     flush: Flush | None = None
+    alike: bool = False  # the same brokers for all seeds, with short timeouts
 
 
 NO_WISHES = Wishes()
+# What brokers are started with, where all seeds have the same ones: a cluster can then perform one seed after the other.
+_ALIKE = ClusterShape(
+    brokers=3,
+    topics=(),
+    session_timeout_ms=2000,
+    replica_lag_time_max_ms=1000,
+    request_timeout_ms=500,
+    fetch_wait_max_ms=250,
+    checkpoint_interval_ms=1000,
+)
+_ALIKE_PLACES = (2,)
 _FLUSHES: tuple[tuple[Flush, ...], ...] = (("before_ack",), ("before_ack",), ("none",), ("none", "before_ack"))
 
 
@@ -80,21 +97,18 @@ def derive(
     seconds: int | None = None,
     workload: str = PLAIN,
     wishes: Wishes = NO_WISHES,
+    foreign: bool = False,
 ) -> Plan:
     """Derive the plan of a seed: cluster, workload, fault schedule, promise.
+
+    With `foreign` it is to be put on a system other than the reference. Without names of faults, or with all of them, it then
+    has faults of single messages in two draws of three, beside the faults that the reference is given.
 
     `faults` names kinds, families or mixes of nemesis.kinds; empty means the default kinds of the profile. `workload` is a name
     of workloads.registry, or MIXED to draw one. `seconds` is the time of workload and faults, without the quiet time. Raises
     PlanError for an unknown protocol, fault, workload or profile, and if `seconds` or the wished brokers are below 1.
     """
-    if protocol not in VARIANTS:
-        raise PlanError(unknown_protocol(protocol))
-    if workload != MIXED and workload not in WORKLOADS:
-        raise PlanError(unknown_workload(workload))
-    if profile not in PROFILES:
-        raise PlanError(unknown("profile", profile, PROFILES))
-    if seconds is not None and seconds < 1:
-        raise PlanError(f"seconds must be at least 1, not {seconds}")
+    _refuse(protocol=protocol, workload=workload, profile=profile, seconds=seconds)
     try:
         chosen = select(faults)
     except UnknownKindError as error:
@@ -106,17 +120,19 @@ def derive(
     name = Rng(seed).fork("workload name").pick(mix) if workload == MIXED else workload
     sizes = _STORMY_SIZES if name in _STORMY else _SIZES
     cluster = _cluster(rng.fork("cluster"), wishes, sizes, spare_copies=any(kind(k).destroys != "nothing" for k in chosen))
-    cluster = replace(cluster, legacy_brokers=_legacy(rng.fork("legacy"), cluster), topics=_topics_for(name, cluster.topics))
+    legacy = () if wishes.alike else _legacy(rng.fork("legacy"), cluster)
+    cluster = replace(cluster, legacy_brokers=legacy, topics=_topics_for(name, cluster.topics))
     clients = _sessions(rng.fork("sessions"), _workload(rng.fork("workload"), name, cluster, wishes))
     # Where every fault that was asked for needs several servers or places, the plan has them.
     named = [kind(name) for name in chosen]
     cluster = replace(cluster, zookeeper=max(cluster.zookeeper, min((k.servers_min for k in named), default=1)))
-    clients = replace(clients, places=max(rng.fork("places").pick(_PLACES), min((k.places_min for k in named), default=1)))
+    places = rng.fork("places").pick(_ALIKE_PLACES if wishes.alike else _PLACES)
+    clients = replace(clients, places=max(places, min((k.places_min for k in named), default=1)))
     clients = replace(clients, scratch=_scratch(rng.fork("scratch"), cluster) if name in WITH_SCRATCH else None)
     clients = replace(clients, edits=True if name == "everything" and rng.fork("edits").ratio(1, 2) else UNSET)
     orders = name in _STORMY and profile == "beyond" and rng.fork("operator").ratio(1, 2)
     promise = replace(
-        _promise(cluster, profile, clients.scratch),
+        _promise(cluster, profile, clients),
         unclean_election="by_operator" if orders else "never",
         replacement_ms=0 if cluster.legacy_brokers or rolls else time_to_replace_ms(cluster.session_timeout_ms),
     )
@@ -126,7 +142,7 @@ def derive(
         system=SystemSpec(name=REFERENCE, starts=(_start(rng.fork("starts"), protocol),)) if rolls else UNSET,
         draws=rng.fork("draws").bits() >> 1,  # 63 bits fit the integers of text formats
         seed=seed,
-        derivation=DERIVATION,
+        derivation=derivation_of(foreign=foreign),
         cluster=cluster,
         network=_network(rng.fork("network")),
         workload=clients,
@@ -138,8 +154,22 @@ def derive(
     )
     shape = shape_of(plan)
     kinds = chosen if faults else default_kinds(profile, shape)
+    if foreign and (not faults or "all" in faults):
+        kinds = tuple(dict.fromkeys((*kinds, *_messages(rng.fork("messages")))))
     schedule = generate(rng.fork("schedule"), Profile(name=profile, kinds=kinds), shape)
     return checked(replace(plan, schedule=schedule, required_marks=marks_of(schedule)))
+
+
+def _refuse(*, protocol: str, workload: str, profile: str, seconds: int | None) -> None:
+    """Raise PlanError for an unknown name, and for no time."""
+    if protocol not in VARIANTS:
+        raise PlanError(unknown_protocol(protocol))
+    if workload != MIXED and workload not in WORKLOADS:
+        raise PlanError(unknown("workload", workload, WORKLOADS))
+    if profile not in PROFILES:
+        raise PlanError(unknown("profile", profile, PROFILES))
+    if seconds is not None and seconds < 1:
+        raise PlanError(f"seconds must be at least 1, not {seconds}")
 
 
 def as_documented(plan: Plan) -> Plan:
@@ -157,18 +187,29 @@ def as_documented(plan: Plan) -> Plan:
     )
 
 
-def check_derivation(version: int) -> None:
-    """Raise PlanError, with the way to repeat a run, if seeds of this version of the derivation give other plans here."""
-    if version == DERIVATION:
+def derivation_of(*, foreign: bool) -> int:
+    """The present version of the derivation: of seeds of the reference, or of those of other systems."""
+    return OF_SYSTEMS if foreign else DERIVATION
+
+
+def check_derivation(version: int, *, foreign: bool = False) -> None:
+    """Raise PlanError, with the way to repeat a run, if seeds of this version of the derivation give other plans here.
+
+    With `foreign` they are seeds of a system other than the reference.
+    """
+    present, commits = derivation_of(foreign=foreign), LAST_COMMITS_OF_SYSTEMS if foreign else LAST_COMMITS
+    if version == present:
         return
-    if version > DERIVATION:
+    if version == OF_SYSTEMS and not foreign:
+        raise PlanError(f"a seed of derivation {version} is of another system than the reference: name it with --system")
+    if version > present:
         remedy = "update highwater"
-    elif version in LAST_COMMITS:
-        remedy = f"check out commit {LAST_COMMITS[version]}"
+    elif version in commits:
+        remedy = f"check out commit {commits[version]}"
     else:
-        raise PlanError(f"derivation must be from 1 to {DERIVATION}, not {version}")
+        raise PlanError(f"derivation must be from 1 to {present}, not {version}")
     stored = "perform the stored plan: highwater run --plan STORE/<plan>/<run>/plan.yaml"
-    raise PlanError(f"a seed of derivation {version} gives another plan here (derivation {DERIVATION}); {remedy}, or {stored}")
+    raise PlanError(f"a seed of derivation {version} gives another plan here (derivation {present}); {remedy}, or {stored}")
 
 
 def standard_bench_plan() -> Plan:
@@ -177,7 +218,7 @@ def standard_bench_plan() -> Plan:
         TopicSpec(name=name, partitions=4, replication_factor=3, min_insync_replicas=2, flush="before_ack") for name in _TOPICS
     )
     cluster = ClusterShape(brokers=5, log_dirs=2, topics=topics)
-    promise = _promise(cluster, "within")
+    promise = _promise(cluster, "within", WorkloadSpec())
     plan = Plan(
         name="bench",
         story="The standard plan of `make bench`.",
@@ -203,10 +244,15 @@ def marks_of(schedule: tuple[Window, ...]) -> tuple[str, ...]:
     return ("fault-acted",) if schedule else ()
 
 
+def _messages(rng: Rng) -> tuple[str, ...]:
+    """The kinds of faults of single messages that a schedule has: none in one draw of three, else one or two."""
+    return tuple(rng.shuffled(_MESSAGES)[: rng.pick((0, 1, 2))])
+
+
 def _cluster(rng: Rng, wishes: Wishes, sizes: Sequence[int], *, spare_copies: bool) -> ClusterShape:
     """`spare_copies`: each topic gets min_insync_replicas of at least 2, so that a fault may destroy one copy."""
     drawn = rng.pick(sizes)
-    brokers = drawn if wishes.brokers is None else wishes.brokers
+    brokers = (_ALIKE.brokers if wishes.alike else drawn) if wishes.brokers is None else wishes.brokers
     if brokers < 1:
         raise PlanError(f"brokers must be at least 1, not {brokers}")
     # Most runs use one flush rule for all topics: power loss is harmless only if every topic flushes before it acknowledges.
@@ -215,6 +261,8 @@ def _cluster(rng: Rng, wishes: Wishes, sizes: Sequence[int], *, spare_copies: bo
         _topic(rng.fork(f"topic {name}"), name, brokers, (wishes.flush,) if wishes.flush else flush, spare_copies=spare_copies)
         for name in _TOPICS[: rng.pick((1, 1, 2, 3))]
     )
+    if wishes.alike:
+        return replace(_ALIKE, brokers=brokers, topics=topics)
     return ClusterShape(
         brokers=brokers,
         log_dirs=rng.pick((1, 1, 2, 3)),
@@ -264,11 +312,13 @@ def _scratch(rng: Rng, cluster: ClusterShape) -> TopicSpec:
     return replace(cluster.topics[0], name="scratch", partitions=rng.between(1, 2))
 
 
-def _promise(cluster: ClusterShape, profile: ProfileName, scratch: TopicSpec | None = None) -> Promise:
-    """The promise that fits the cluster."""
+def _promise(cluster: ClusterShape, profile: ProfileName, workload: WorkloadSpec) -> Promise:
+    """The promise that fits the cluster and its workload."""
+    keeps: Keeps | UnsetType = "last-of-key" if workload.name == COMPACTED else UNSET
+    scratch = workload.scratch
     return Promise(
         topics=tuple(
-            TopicPromise(topic=topic.name, min_insync_replicas=topic.min_insync_replicas, flush=topic.flush)
+            TopicPromise(topic=topic.name, min_insync_replicas=topic.min_insync_replicas, flush=topic.flush, keeps=keeps)
             for topic in (*cluster.topics, *(() if scratch is None else (scratch,)))
         ),
         profile=profile,

@@ -14,20 +14,23 @@ from msgspec.structs import replace
 
 from highwater.errors import UsageError
 from highwater.plans.actions import AnyAction
+from highwater.plans.systems import CONTROLLERS_MAX, REFERENCE, SystemSpec, unknown_versions, words_of
 from history.errors import unknown
 from history.event import EventKind
-from history.manifest import SystemFacts
 from history.promise import Promise
 from history.store import name_complaint
 from nemesis.faults import CrashAt, Roll, ZkStep, kinds_of
 from nemesis.messages import KINDS, QUORUM_FETCH, REPLY
 from nemesis.schedule import Shape, TopicFacts, Window, validate
-from reference.config import NEWEST, RELEASES, VARIANTS, TopicSpec, Variant
+from reference import switches
+from reference.config import VARIANTS, TopicSpec, Variant
 from reference.effects import AnyEffect
 from reference.messages import CONTROL_REQUESTS, AnyMessage
 from workloads import script_rules
-from workloads.parameters import Asynchronous, Step
+from workloads.parameters import Asynchronous, AutoCommit, Step
 from workloads.registry import (
+    COMPACTED,
+    GROUPS,
     OF_SESSIONS,
     READ_PROCESS_WRITE,
     SHARE_GROUPS,
@@ -35,10 +38,12 @@ from workloads.registry import (
     WITH_GROUPS,
     WORKLOADS,
     ZOMBIES,
+    requests_of,
 )
 
 CLIENTS_MAX = 10_000  # of a kind in a run: each is a process of the history
 METRICS_MS_MIN, METRICS_MS_MAX = 100, 1000
+_READ_BY = {"membership": WITH_GROUPS, "stranger_first": ("misuse", "everything"), "auto_commit": (GROUPS,)}  # workloads
 DRAWS_END = 1 << 64  # exclusive bound of `draws` and of seeds
 
 
@@ -97,38 +102,13 @@ class WorkloadSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     edits: bool | UnsetType = UNSET  # an operator edits znodes under /admin by hand
     client: str | UnsetType = UNSET  # the library of the clients on real brokers, such as java:4.1.0; librdkafka if unset
     membership: Membership | UnsetType = UNSET  # of the members of a group; each is new, and all stop for a rebalance if unset
+    auto_commit: AutoCommit | UnsetType = UNSET  # of the members of a group; they commit by calls if unset
     only: tuple[int, ...] | UnsetType = UNSET  # numbers, from 0, of the produces that each producer makes; all if unset
     stranger_first: bool | UnsetType = UNSET  # the client of misuse names an unknown producer before its first right request
 
 
 Hazard = Literal["unknown-hw", "parted-logs", "missed-elections", "outlived-isr", "last-replica", "orphan-request"]
 ZOOKEEPER_WRITE_MS_MAX = 30  # the promise of promptness counts steps, and a slower ZooKeeper would be blamed on the brokers
-REFERENCE = "reference"  # the system of a plan that names none
-_TO, _AND = "..", "_"  # in the words of a system, behind the versions that its brokers start as and between them
-
-
-class OwnJars(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A build of the user's own: a folder of jars, or a tarball of them. What is left empty is not compared.
-
-    `version` is that of the broker and the name of the build: 4.1.0-patched. A build with another digest is refused.
-    """
-
-    path: str
-    version: str = ""
-    digest: str = ""
-
-
-class SystemSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The system under test. `settings` are in the system's own words and override those that the harness gives each node.
-
-    `starts`: the versions that the brokers run before a fault rolls them to `version`, one for all of them or one for each.
-    """
-
-    name: str
-    version: str = ""
-    starts: tuple[str, ...] = ()
-    settings: dict[str, str | int | bool] = {}
-    jars: OwnJars | UnsetType = UNSET  # then `version` says how the build coordinates, or nothing
 
 
 class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -169,36 +149,6 @@ def names_releases(plan: Plan) -> bool:
     return not is_foreign(plan) and (plan.system is not UNSET or any(isinstance(window.fault, Roll) for window in plan.schedule))
 
 
-def parsed_system(text: str) -> SystemSpec:
-    """A system from its words: "kafka:3.9.1", "external". Which names and versions there are, the real backends know.
-
-    "kafka:2.8.2..3.9.1" is 3.9.1, whose brokers start as 2.8.2; "kafka:2.8.2_3.9.1_3.9.1..3.9.1" says so for each broker.
-    """
-    name, _, versions = text.partition(":")
-    starts, dots, version = versions.rpartition(_TO)
-    return SystemSpec(name=name, version=version, starts=tuple(starts.split(_AND)) if dots else ())
-
-
-def described_system(text: str, described: str, jars: OwnJars | None = None) -> SystemSpec:
-    """The system of these words, with the file that describes a user's cluster ("" for no file), or a build of the user's own.
-
-    UsageError for a file, a build or a version that the system does not take.
-    """
-    system = parsed_system(text)
-    versions = _versions_of_reference(system)
-    if versions is not None:
-        raise UsageError(versions)
-    if jars is not None:
-        if system.name != "kafka":
-            raise UsageError(f"--jars is a build of the system kafka, not of {system.name}")
-        return replace(system, jars=jars)
-    if not described:
-        return system
-    if system.name != "external":
-        raise UsageError(f"--with describes the system external, not {system.name}")
-    return replace(system, settings={"with": described})
-
-
 def on_system(plan: Plan, system: SystemSpec) -> Plan:
     """The plan with another system. Settings in the plan stay if they are of the system with this name.
 
@@ -218,38 +168,16 @@ def is_foreign(plan: Plan) -> bool:
 
 def beyond_reference(plan: Plan) -> str | None:
     """Why the reference cannot perform the plan's workload, in a sentence; None if it can, or is not the plan's system."""
-    if is_foreign(plan) or plan.workload.name not in OF_SESSIONS:
+    if is_foreign(plan):
         return None
-    lacks = {"groups": "consumer groups", SHARE_GROUPS: "share groups"}.get(plan.workload.name, "transactions")
+    if any(step.do == "alter-config" for step in plan.script):
+        return "the reference changes no settings of topics: alter-config needs another system, such as --system kafka:4.1.0"
+    if plan.workload.name not in (*OF_SESSIONS, COMPACTED):
+        return None
+    lacking = {"groups": "consumer groups", SHARE_GROUPS: "share groups", COMPACTED: "topics that are compacted"}
+    lacks = lacking.get(plan.workload.name, "transactions")
     system = "kafka:4.2.0" if plan.workload.name == SHARE_GROUPS else "kafka:3.9.1"
     return f"the reference has no {lacks}; the workload {plan.workload.name!r} needs another system, such as --system {system}"
-
-
-def version_of(system: SystemSpec) -> str:
-    """The version of a system; of a user's build with how it coordinates, where that was asked for: 3.9.1-patched-kraft.
-
-    Behind the versions that its brokers start as: 2.8.2..3.9.1.
-    """
-    version = system.version
-    if system.jars is not UNSET:
-        version = "-".join(filter(None, (system.jars.version, system.version)))
-    return f"{_AND.join(system.starts)}{_TO}{version}" if system.starts else version
-
-
-def words_of(system: SystemSpec | SystemFacts) -> str:
-    """A system with its version, as the command line gives it unless it is a user's build: kafka:3.9.1."""
-    version = version_of(system) if isinstance(system, SystemSpec) else system.version
-    return f"{system.name}:{version}" if version else system.name
-
-
-def _versions_of_reference(system: SystemSpec) -> str | None:
-    """Why the reference cannot be of the versions that are named, in a sentence; None if it can, or for another system."""
-    if system.name != REFERENCE:
-        return None
-    unknown = next((v for v in (system.version or NEWEST, *system.starts) if v not in RELEASES), None)
-    if unknown is None:
-        return None
-    return f"the versions of the reference are {', '.join(RELEASES)}, not {unknown}, as in {words_of(system)}"
 
 
 def _unspeakable(plan: Plan) -> str | None:
@@ -305,6 +233,7 @@ def shape_of(plan: Plan) -> Shape:
         end_ms=plan.faults_ms,
         zookeeper=plan.cluster.zookeeper,
         places=plan.workload.places,
+        requests=requests_of(plan.workload.name),
     )
 
 
@@ -341,11 +270,6 @@ def unknown_protocol(name: str) -> str:
     return unknown("protocol", name, VARIANTS)
 
 
-def unknown_workload(name: str) -> str:
-    """The error message for an unknown workload."""
-    return unknown("workload", name, WORKLOADS)
-
-
 WITH_SCRATCH = ("create-delete", "everything")  # workloads that create and delete a topic
 
 # Of the cluster. A timer of 0 ms would fire for ever without the simulated clock moving on.
@@ -369,7 +293,12 @@ def _complaints_of_identity(plan: Plan) -> Iterator[Complaint]:
         refusal = name_complaint(words_of(plan.system).replace(":", "-"))
         if refusal is not None:
             yield Complaint(path=("system",), sentence=f"the name and version of the system {refusal}")
-    versions = _versions_of_reference(system_of(plan)) or _unspeakable(plan)
+    apart = system_of(plan).controllers
+    if apart is not UNSET and not 1 <= apart <= CONTROLLERS_MAX:
+        yield Complaint(
+            path=("system", "controllers"), sentence=f"system.controllers must be 1 to {CONTROLLERS_MAX}, not {apart}"
+        )
+    versions = unknown_versions(system_of(plan)) or _unspeakable(plan)
     if versions is not None:
         yield Complaint(path=("system",), sentence=versions)
     for name, number in (("draws", plan.draws), ("seed", plan.seed)):
@@ -377,14 +306,22 @@ def _complaints_of_identity(plan: Plan) -> Iterator[Complaint]:
             yield Complaint(path=(name,), sentence=f"{name} must be from 0 to 2^64-1, not {number}")
 
 
+def _complaints_of_switches(plan: Plan) -> Iterator[Complaint]:
+    """Complaints about switches of the plan's own variant that do nothing as the others are set."""
+    if plan.variant is None or is_foreign(plan):
+        return
+    explored = bool(plan.path)  # the explorer asks for moves on either path, and its brokers speak the protocol before KIP-343
+    old = explored or bool(plan.cluster.legacy_brokers) or names_releases(plan)
+    for switch, sentence in switches.unmet(plan.variant, asked=not explored, old=old):
+        yield Complaint(path=("variant", switch), sentence=sentence)
+
+
 def _complaints_of_cluster(plan: Plan) -> Iterator[Complaint]:
     """Complaints about the cluster and its topics."""
     cluster = plan.cluster
     if plan.variant is None and plan.protocol not in VARIANTS:
         yield Complaint(path=("protocol",), sentence=unknown_protocol(plan.protocol))
-    if plan.variant is not None and plan.variant.reassignment == "B" and not plan.variant.reassign_rollback:
-        sentence = "reassign_rollback is of proposal A of KIP-236; proposal B has no rollback to leave out"
-        yield Complaint(path=("variant", "reassign_rollback"), sentence=sentence)
+    yield from _complaints_of_switches(plan)
     for name in _AT_LEAST_ONE:
         if getattr(cluster, name) < 1:
             yield Complaint(path=("cluster", name), sentence=f"{name} must be at least 1, not {getattr(cluster, name)}")
@@ -423,14 +360,21 @@ def _complaints_of_workload(plan: Plan) -> Iterator[Complaint]:
     """Complaints about the workload and the network."""
     workload = plan.workload
     if workload.name not in WORKLOADS:
-        yield Complaint(path=("workload", "name"), sentence=unknown_workload(workload.name))
+        yield Complaint(path=("workload", "name"), sentence=unknown("workload", workload.name, WORKLOADS))
     if (workload.name in WITH_SCRATCH) != (workload.scratch is not None):
         these = " and ".join(WITH_SCRATCH)
         need = "needs a scratch topic" if workload.scratch is None else f"has no scratch topic; only {these} have one"
         yield Complaint(path=("workload", "scratch"), sentence=f"workload {workload.name} {need}")
-    if workload.membership is not UNSET and workload.name not in WITH_GROUPS:
-        sentence = f"membership is of the workloads {' and '.join(WITH_GROUPS)}, not of {workload.name}"
-        yield Complaint(path=("workload", "membership"), sentence=sentence)
+    for name, workloads in _READ_BY.items():
+        if getattr(workload, name) is not UNSET and workload.name not in workloads:
+            these = f"workload{'s' * (len(workloads) > 1)} {' and '.join(workloads)}"
+            yield Complaint(path=("workload", name), sentence=f"{name} is of the {these}, not of {workload.name}")
+    if workload.only is not UNSET and workload.name in (TRANSACTIONS, ZOMBIES):
+        sentence = f"only names produces outside of transactions, of which workload {workload.name} makes none"
+        yield Complaint(path=("workload", "only"), sentence=sentence)
+    if workload.auto_commit is not UNSET and not 1 <= workload.auto_commit.interval_ms <= 86_400_000:  # librdkafka's limit
+        sentence = f"auto_commit: interval_ms must be from 1 to 86400000, not {workload.auto_commit.interval_ms}"
+        yield Complaint(path=("workload", "auto_commit", "interval_ms"), sentence=sentence)
     if workload.name == READ_PROCESS_WRITE and len(plan.cluster.topics) < 2:
         sentence = f"workload {workload.name} needs two topics or more: the last one takes the results of the others"
         yield Complaint(path=("cluster", "topics"), sentence=sentence)
@@ -464,9 +408,8 @@ def _complaints_of_workload(plan: Plan) -> Iterator[Complaint]:
         sentence = f"asynchronous producers would write among the records that workload {workload.name!r} judges"
         yield Complaint(path=("workload", "asynchronous"), sentence=sentence)
     if not workload.acks or any(acks not in (-1, 0, 1) for acks in workload.acks):
-        yield Complaint(
-            path=("workload", "acks"), sentence=f"acks must be one or more of -1 (all), 0 and 1, not {list(workload.acks)}"
-        )
+        sentence = f"acks must be one or more of -1 (all), 0 and 1, not {list(workload.acks)}"
+        yield Complaint(path=("workload", "acks"), sentence=sentence)
     if workload.only is not UNSET and any(number < 0 for number in workload.only):
         yield Complaint(path=("workload", "only"), sentence=f"only must have numbers from 0 on, not {min(workload.only)}")
     network = plan.network
@@ -498,6 +441,10 @@ def _complaints_of_promise(plan: Plan) -> Iterator[Complaint]:
             yield Complaint(path=(*path, "min_insync_replicas"), sentence=sentence)
         if (topic_promise.flush, topic.flush) == ("before_ack", "none"):
             yield Complaint(path=(*path, "flush"), sentence=f"the promise of topic {name} has flush before_ack, the topic none")
+        if (topic_promise.keeps is UNSET) == (plan.workload.name == COMPACTED):
+            need = "keeps" if topic_promise.keeps is UNSET else "promises no more than"
+            sentence = f"the promise of topic {name}: workload {plan.workload.name} {need} the last record of each key (keeps)"
+            yield Complaint(path=(*path, "keeps"), sentence=sentence)
     yield from (
         Complaint(path=("promise",), sentence=f"promise.topics must list topic {name}") for name in topics if name not in promised
     )

@@ -4,6 +4,8 @@ A larger cluster has nodes that no window names. In a smaller one topics have fe
 does not have is not for it. The names of the plan's topics get a prefix, so that they are not those of other topics.
 """
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from highwater.plans.plan import Plan
@@ -17,21 +19,40 @@ def scaled(plan: Plan, brokers: int) -> Plan:
     if brokers == plan.cluster.brokers or beyond(plan, brokers) is not None:
         return plan
     topics = tuple(_fewer_replicas(topic, brokers) for topic in plan.cluster.topics)
-    in_sync = {topic.name: topic.min_insync_replicas for topic in topics}
+    later = tuple(_fewer_replicas(topic, brokers) for topic in plan.cluster.later)
+    scratch = None if plan.workload.scratch is None else _fewer_replicas(plan.workload.scratch, brokers)
+    own = () if scratch is None else (scratch,)
+    in_sync = {topic.name: topic.min_insync_replicas for topic in (*topics, *later, *own)}
     promised = tuple(
         replace(topic, min_insync_replicas=in_sync.get(topic.topic, topic.min_insync_replicas)) for topic in plan.promise.topics
     )
-    cluster = replace(plan.cluster, brokers=brokers, topics=topics)
-    return replace(plan, cluster=cluster, promise=replace(plan.promise, topics=promised))
+    cluster = replace(plan.cluster, brokers=brokers, topics=topics, later=later)
+    workload = replace(plan.workload, scratch=scratch)
+    return replace(plan, cluster=cluster, workload=workload, promise=replace(plan.promise, topics=promised))
 
 
 def prefixed(plan: Plan, prefix: str) -> Plan:
     """The plan with this prefix before the names of its topics, where they do not begin with it."""
+    return _renamed(plan, lambda name: name if name.startswith(prefix) else prefix + name)
 
-    def named(name: str) -> str:
-        return name if name.startswith(prefix) else prefix + name
 
-    cluster = replace(plan.cluster, topics=tuple(replace(topic, name=named(topic.name)) for topic in plan.cluster.topics))
+def own_topics(plan: Plan) -> Plan:
+    """The plan with topics that no plan of another name has: `seed-7.orders`; so runs on one cluster can be told apart.
+
+    Topics that were another plan's are renamed.
+    """
+    return _renamed(plan, lambda name: f"{plan.name}.{name.rpartition('.')[2]}")
+
+
+def _renamed(plan: Plan, named: Callable[[str], str]) -> Plan:
+    """The plan with other names of its topics, wherever it has them."""
+
+    def renamed(topics: tuple[TopicSpec, ...]) -> tuple[TopicSpec, ...]:
+        return tuple(replace(topic, name=named(topic.name)) for topic in topics)
+
+    cluster = replace(plan.cluster, topics=renamed(plan.cluster.topics), later=renamed(plan.cluster.later))
+    (scratch,) = (None,) if plan.workload.scratch is None else renamed((plan.workload.scratch,))
+    script = tuple(replace(step, topic=named(step.topic)) if step.topic else step for step in plan.script)
     promised = tuple(replace(topic, topic=named(topic.topic)) for topic in plan.promise.topics)
     schedule = tuple(
         replace(window, target=replace(window.target, topic=named(window.target.topic)))
@@ -39,11 +60,21 @@ def prefixed(plan: Plan, prefix: str) -> Plan:
         else window
         for window in plan.schedule
     )
-    return replace(plan, cluster=cluster, promise=replace(plan.promise, topics=promised), schedule=schedule)
+    return replace(
+        plan,
+        cluster=cluster,
+        workload=replace(plan.workload, scratch=scratch),
+        promise=replace(plan.promise, topics=promised),
+        schedule=schedule,
+        script=script,
+    )
 
 
 def beyond(plan: Plan, brokers: int) -> str | None:
     """What of a plan needs more brokers than these, in a sentence; None if nothing."""
+    named = max((broker for step in plan.script for replicas in step.replicas for broker in replicas), default=0)
+    if named > brokers:
+        return f"its script names b{named}"
     return next((why for window in plan.schedule if (why := beyond_in(window, plan, brokers)) is not None), None)
 
 

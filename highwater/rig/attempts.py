@@ -5,11 +5,14 @@ from typing import get_args
 
 from msgspec import Struct
 
+from highwater.rig.administration import AdminCommand, AlterConfig
 from highwater.rig.sessions import (
     CommitCall,
     CommittedCall,
+    GroupAbandonCall,
     GroupLeaveCall,
     GroupPollCall,
+    GroupPositionsCall,
     ProcessCall,
     ReadCommittedCall,
     SessionCall,
@@ -26,7 +29,6 @@ from reference.client.commands import (
     AddPartition,
     AllowReassignments,
     CancelReassignments,
-    Command,
     CreateTopic,
     DeleteTopic,
     DeposeController,
@@ -108,7 +110,7 @@ class Attempts:
         self.calls = 0
         self.open: Invocation | None = None
 
-    def begin(self, invocation: Invocation) -> Call | Command | SessionCall | OwnCall:
+    def begin(self, invocation: Invocation) -> Call | AdminCommand | SessionCall | OwnCall:
         """Record a client's invocation and return the call or command that performs it."""
         assert self.open is None
         self.open = invocation
@@ -150,6 +152,10 @@ class Attempts:
                 return ShareCall(id=self.calls, share=invocation.f, group=group, reads=reads, acknowledges=types)
             case "group-leave":
                 return GroupLeaveCall(id=self.calls, group=group)
+            case "group-abandon":
+                return GroupAbandonCall(id=self.calls, group=group)
+            case "group-positions":
+                return GroupPositionsCall(id=self.calls, group=group, reads=invocation.reads)
             case "commit":
                 return CommitCall(id=self.calls, group=group, partition=partition, offset=invocation.offset)
             case "committed":
@@ -180,7 +186,7 @@ class Attempts:
             case _:
                 raise AssertionError(f"{invocation.f} is an admin command, not a call of a Kafka client")
 
-    def _admin_command(self, invocation: Invocation) -> Command | None:
+    def _admin_command(self, invocation: Invocation) -> AdminCommand | None:
         """The command of the admin client; None for other functions."""
         tp = topic_partition(invocation.topic, invocation.partition)
         assignment = tuple(tuple(BrokerId(b) for b in replicas) for replicas in invocation.assignment)
@@ -211,6 +217,8 @@ class Attempts:
                 assert invocation.edit is not None
                 data = None if invocation.edit.data is None else invocation.edit.data.encode()
                 return EditZnode(id=self.calls, path=invocation.edit.path, data=data, over=invocation.edit.over)
+            case "alter-config":
+                return AlterConfig(id=self.calls, topic=invocation.topic, settings=dict(invocation.settings))
             case "admin-pending":
                 return ListPending(id=self.calls)
             case _:
@@ -284,7 +292,10 @@ def _invoked_records(invocation: Invocation) -> tuple[Record, ...]:
             return (Record(offset=invocation.offset),)
         case "txn":
             return (Record(value=_json([_micro(micro) for micro in invocation.micros])),)
-        case "group-poll" | "group-leave" | "process" | "share-poll" | "share-acknowledge" | "share-leave" | "share-abandon":
+        case "group-poll" | "group-leave" | "group-abandon" | "group-positions":
+            commits = {"commits": invocation.commits} if invocation.commits else {}
+            return (Record(value=_json({"group": invocation.group, **commits})),)
+        case "process" | "share-poll" | "share-acknowledge" | "share-leave" | "share-abandon":
             return (Record(value=_json({"group": invocation.group})),)
         case "init-transactions" | "txn-send" | "txn-commit" | "txn-abort":
             return (Record(value=_json(_step(invocation))),)
@@ -301,6 +312,8 @@ def _invoked_records(invocation: Invocation) -> tuple[Record, ...]:
         case "edit-znode":
             assert invocation.edit is not None
             return (Record(value=_edit_in_words(invocation.edit)),)
+        case "alter-config":
+            return (Record(value=" ".join([invocation.topic, *(f"{name}={value}" for name, value in invocation.settings)])),)
         case _:
             return ()
 
@@ -349,9 +362,11 @@ def _answered_records(invocation: Invocation, answered: Reply) -> tuple[Record, 
             return tuple(Record(value=record.value, offset=record.offset, leader_epoch=epoch) for record in answered.records)
         case "admin-pending":
             return tuple(Record(value=path) for path in answered.found)
-        case (
-            "txn" | "group-poll" | "group-leave" | "process" | "read-committed" | "txn-send" | "share-poll" | "share-acknowledge"
-        ):
+        case "cancel-reassignments" if answered.found:
+            return tuple(Record(value=name) for name in answered.found)
+        case "txn" | "process" | "read-committed" | "txn-send" | "share-poll" | "share-acknowledge":
+            return (Record(value=None if answered.told is None else _json(answered.told)),)
+        case "group-poll" | "group-leave" | "group-abandon" | "group-positions":
             return (Record(value=None if answered.told is None else _json(answered.told)),)
         case "init-transactions" | "txn-commit" | "txn-abort" | "share-leave" | "share-abandon":
             return _invoked_records(invocation)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from highwater.rig.commits import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
+from highwater.rig.settings import UNCLEAN, configured_topic, read_settings
 from highwater.rig.topics import TopicIds, removed, topic_of_path, written
 from history.event import EventKind
 from history.recorder import EventColumns, EventRow, Recorder
@@ -99,13 +100,14 @@ class CommitRows:
     `incarnations` has the czxid of the last registration of each node, also of one that has ended.
     """
 
-    __slots__ = ("_assigned", "_ordered", "_partitions", "_registered", "_standing", "_topics", "incarnations")
+    __slots__ = ("_assigned", "_ordered", "_partitions", "_registered", "_settings", "_standing", "_topics", "incarnations")
 
     def __init__(self, *, topics: Mapping[str, int] = MappingProxyType({})) -> None:
         """`topics`: the czxids of the topics that existed before the first commit."""
         self._registered: dict[str, tuple[int, int]] = {}  # path -> (session, czxid), until it is deleted
         self._assigned: dict[TopicPartition, tuple[BrokerId, ...]] = {}  # as last recorded
         self._ordered: tuple[TopicPartition, ...] = ()  # unclean elections that an operator has asked for
+        self._settings: dict[str, dict[str, str]] = {}  # topic -> its own settings
         self._standing: dict[TopicPartition, PartitionState] = {}
         self._partitions: dict[TopicPartition, None] = {}  # that ever had a state, in the order of their first one
         self._topics = TopicIds()
@@ -123,7 +125,11 @@ class CommitRows:
             case NodeDeleted(path=path):
                 if path == paths.UNCLEAN_ELECTION:
                     self._ordered = ()
-                return [*self._rows_of_lost_registrations((path,)), *self._rows_of_deletion(path, None)]
+                return [
+                    *self._rows_of_lost_registrations((path,)),
+                    *self._rows_of_deletion(path, None),
+                    *self._rows_of_settings(path, None),
+                ]
             case SessionEnded(session=session):
                 return list(
                     self._rows_of_lost_registrations([path for path, (owner, _) in self._registered.items() if owner == session])
@@ -148,6 +154,7 @@ class CommitRows:
         if isinstance(commit, NodeCreated):
             self._topics.created(commit.path, commit.zxid)
         yield from self._rows_of_deletion(commit.path, commit.data)
+        yield from self._rows_of_settings(commit.path, commit.data)
         if commit.path == paths.UNCLEAN_ELECTION:
             self._ordered = paths.decode_preferred(commit.data)
         topic = topic_of_path(commit.path)
@@ -167,6 +174,18 @@ class CommitRows:
                 # The partition was added, or got its state, after the topic's deletion was requested: no promise begins.
                 yield EventKind.TOPIC_DELETED, self._partition(tp)
 
+    def _rows_of_settings(self, path: str, data: bytes | None) -> Iterator[EventRow]:
+        """Rows for the settings of a topic that are written or removed with this commit."""
+        topic = configured_topic(path)
+        if topic is None:
+            return
+        before, after = self._settings.get(topic, {}), {} if data is None else read_settings(data)
+        self._settings[topic] = after
+        for name in sorted(before.keys() | after.keys()):
+            if before.get(name) != after.get(name):
+                value = f"={after[name]}" if name in after else ""
+                yield EventKind.CONFIGURED, {"detail": f"{topic} {name}{value}"}
+
     def _rows_of_assignment(self, topic: str, data: bytes) -> Iterator[EventRow]:
         """Rows for the partitions whose assigned replicas differ from those last recorded."""
         listed = dict(paths.decode_topic(topic, data))
@@ -179,10 +198,15 @@ class CommitRows:
                 yield EventKind.ASSIGNED, {**self._partition(tp), "replicas": names(replicas)}
 
     def _is_ordered_election(self, before: PartitionState, state: PartitionState) -> bool:
-        """Whether the state carries out an order: a new leader that was neither in ISR nor ELR, or there in a former life."""
+        """Whether the state carries out an order: a new leader that was neither in ISR nor ELR, or there in a former life.
+
+        A topic whose own settings allow unclean elections is one long order.
+        """
         clean = {(member.broker, member.incarnation) for member in (*before.isr, *before.elr)}
-        is_new = state.leader != before.leader and (state.leader, state.leader_incarnation) not in clean
-        return is_new and state.tp in self._ordered
+        leader = (state.leader, state.leader_incarnation)
+        is_new = leader != (before.leader, before.leader_incarnation) and leader not in clean
+        allowed = self._settings.get(topic_of(state.tp), {}).get(UNCLEAN) == "true"
+        return is_new and (state.tp in self._ordered or allowed)
 
     def _state_row(self, state: PartitionState, writer: Address | None) -> EventRow:
         """The row of a partition state."""

@@ -3,7 +3,7 @@
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from highwater.plans.plan import Plan, names_releases, topics_of
+from highwater.plans.plan import Plan, is_foreign, names_releases, topics_of
 from highwater.rig import releases
 from highwater.rig.backend import Provenance
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
@@ -125,9 +125,13 @@ def _workload_parameters(plan: Plan, brokers: tuple[BrokerId, ...], replicas: Re
         idempotent=spec.idempotent,
         retries=spec.retries,
         asynchronous=None if spec.asynchronous is UNSET else spec.asynchronous,
+        auto_commit=None if spec.auto_commit is UNSET else spec.auto_commit,
         only=None if spec.only is UNSET else frozenset(spec.only),
         brokers=brokers,
         by_requests=variant_of(plan).reassignment == "B",
+        removes=not is_foreign(plan),
+        # The reference refuses fewer than min.insync.replicas. Kafka moves, and no promise holds there (DUR-4).
+        moves_to_min=max(topic.min_insync_replicas for topic in topics_of(plan)) if is_foreign(plan) else 1,
         by_operator=plan.promise.unclean_election == "by_operator",
         script=plan.script,
         edits=spec.edits is True,

@@ -34,6 +34,21 @@ class GroupLeaveCall(Struct, frozen=True, kw_only=True):
     group: str
 
 
+class GroupAbandonCall(Struct, frozen=True, kw_only=True):
+    """The member dies as a crashed program does: it does not leave its group, and commits nothing more."""
+
+    id: int
+    group: str
+
+
+class GroupPositionsCall(Struct, frozen=True, kw_only=True):
+    """Asks for the positions that the group committed last of these partitions."""
+
+    id: int
+    group: str
+    reads: tuple[Partition, ...]
+
+
 class CommitCall(Struct, frozen=True, kw_only=True):
     """The member commits the next position to read of a partition."""
 
@@ -98,7 +113,7 @@ class ShareCall(Struct, frozen=True, kw_only=True):
     acknowledges: tuple[AcknowledgeType, ...] = ()
 
 
-OfGroup = GroupPollCall | GroupLeaveCall | CommitCall | CommittedCall | ShareCall
+OfGroup = GroupPollCall | GroupLeaveCall | GroupAbandonCall | GroupPositionsCall | CommitCall | CommittedCall | ShareCall
 SessionCall = ProcessCall | ReadCommittedCall | TxnCall | StepCall | OfGroup
 
 

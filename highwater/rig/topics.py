@@ -32,7 +32,7 @@ class TopicIds:
     def newly_ended(self, path: str, data: bytes | None) -> tuple[tuple[str, str], ...]:
         """The topics (name, id) that a ZooKeeper commit is the first to end; `data`: what it wrote, None for a deleted znode."""
         deleted_topic = topic_of_path(path) if data is None else None
-        topics_to_delete = paths.decode_delete_topics(data) if data is not None and path == paths.DELETE_TOPICS else ()
+        topics_to_delete = () if data is None else _topics_to_delete(path, data)
         topics = topics_to_delete if deleted_topic is None else (deleted_topic,)
         ended_ids = [(topic, self._ids[topic]) for topic in topics if topic in self._ids]
         fresh = [(topic, topic_id) for topic, topic_id in ended_ids if topic_id not in self._ended]
@@ -42,6 +42,14 @@ class TopicIds:
     def is_ended(self, topic: str) -> bool:
         """True if the present topic of this name has no promises any more: its deletion was requested."""
         return self._ids.get(topic) in self._ended
+
+
+def _topics_to_delete(path: str, data: bytes) -> tuple[str, ...]:
+    """The topics whose deletion this znode requests: the reference names them in its data, Kafka in the path of a child."""
+    if path == paths.DELETE_TOPICS:
+        return paths.decode_delete_topics(data)
+    above, _, topic = path.rpartition("/")
+    return (topic,) if above == paths.DELETE_TOPICS else ()
 
 
 def topic_of_path(path: str) -> str | None:

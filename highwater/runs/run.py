@@ -26,7 +26,8 @@ from checkers.judge import judge as judge_history
 from highwater.backends.real.interrupts import held
 from highwater.errors import CrashError, HarnessError, HighwaterError, UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plans.plan import Plan, is_foreign, plan_digest, system_of, words_of
+from highwater.plans.plan import Plan, is_foreign, plan_digest, system_of
+from highwater.plans.systems import words_of
 from highwater.plans.text import plan_to_yaml
 from highwater.rig.backend import REPEATABLE, Backend, BackendName, Provenance, Run
 from highwater.runs.provenance import Build

@@ -17,9 +17,11 @@ from checkers.causes.telling import clause
 from checkers.engine.verdict import Validity, Verdict
 from highwater.behaviour.rows import Row
 from highwater.coverage.branches import Reach
+from highwater.coverage.signs import Sign
 from highwater.coverage.sources import SOURCES
 from highwater.exit_codes import WORDS, ExitCode, of_verdict
-from highwater.plans.plan import Plan, is_foreign, system_of, words_of
+from highwater.plans.plan import Plan, is_foreign, system_of
+from highwater.plans.systems import words_of
 from highwater.rig.backend import REPEATABLE
 from highwater.runs.findings import VALIDITY_NAMES, FoundAnomaly, ValidityName, by_kind, told_then_worst
 from highwater.runs.hazards import Shown, hazard_of
@@ -85,6 +87,7 @@ class Summary(Struct, frozen=True, kw_only=True):
     crash: str | None = None  # an exception of the protocol that ended the run: where in `reference/`, and its words
     repeat: str  # the command that repeats it
     reach: Reach | UnsetType = UNSET  # with --branches and --guided
+    signs: tuple[Sign, ...] | UnsetType = UNSET  # of behaviour, with --guided on another system
     behaviour: tuple[Row, ...] | UnsetType = UNSET  # until `chaos` has compared it
     taken: tuple[str, ...] | UnsetType = UNSET  # branches of the watched functions, until `chaos` has counted them
 

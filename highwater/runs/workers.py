@@ -3,13 +3,14 @@
 from time import perf_counter, process_time
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from highwater.behaviour.rows import rows_of
 from highwater.behaviour.tap import tapped
 from highwater.coverage.branches import counting, names_of
 from highwater.coverage.reach import watching
+from highwater.coverage.signs import signs_of
 from highwater.errors import CrashError, HarnessError
 from highwater.plans.plan import Plan
 from highwater.rig.backend import Backend, BackendName
@@ -27,6 +28,7 @@ class Task(Struct, frozen=True, kw_only=True):
     keep: Keep = Keep()
     backend: BackendName = "sim"
     branches: bool = False  # the summary says which branches the run took (simulator only)
+    signs: bool = False  # the summary has the signs of the run's behaviour
     behaviour: bool = False  # the summary has the rows of the run's behaviour (simulator only)
     watched: frozenset[str] = frozenset()  # functions of the protocol: the summary says which of their branches the run took
 
@@ -36,8 +38,10 @@ def perform(task: Task) -> Summary:
     return attempt(task)[0]
 
 
-def attempt(task: Task) -> tuple[Summary, Judged | None]:
-    """As `perform`; with the judged run, unless the harness failed."""
+def attempt(task: Task, backend: Backend | None = None) -> tuple[Summary, Judged | None]:
+    """As `perform`; with the judged run, unless the harness failed. `backend` performs it in place of the one that it names."""
+    if backend is not None:
+        return _perform_or_fail(task, backend)
     if task.watched:
         with counting(task.watched) as marks:
             summary, judged = attempt(replace(task, watched=frozenset()))
@@ -72,7 +76,8 @@ def _perform_or_fail(task: Task, backend: Backend) -> tuple[Summary, Judged | No
         )
         failed = replace(failed, wall_seconds=round(perf_counter() - start, 3))
         return replace(failed, cpu_seconds=round(process_time() - cpu, 3)), None
-    return replace(judged_run.summary, cpu_seconds=round(process_time() - cpu, 3)), judged_run
+    signs = signs_of(judged_run.history) if task.signs else UNSET
+    return replace(judged_run.summary, signs=signs, cpu_seconds=round(process_time() - cpu, 3)), judged_run
 
 
 def encode_task(task: Task) -> bytes:

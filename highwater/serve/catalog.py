@@ -24,7 +24,7 @@ from msgspec import Struct
 from checkers.engine.verdict import Verdict, counts
 from highwater.campaigns.folder import LEDGER, REQUEST, CampaignOrder
 from highwater.campaigns.pages import BRANCHES, CAUSES, INDEX, JUNIT, RUNS
-from highwater.plans.plan import words_of
+from highwater.plans.systems import words_of
 from highwater.runs.findings import VALIDITY_NAMES
 from highwater.runs.run import SUMMARY
 from highwater.runs.summary import Summary

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from highwater.errors import UsageError
 from highwater.exit_codes import ExitCode
-from highwater.plans.plan import Plan, is_foreign, plan_digest, system_of, topics_of, words_of
+from highwater.plans.plan import Plan, is_foreign, plan_digest, system_of, topics_of
+from highwater.plans.systems import words_of
 from highwater.plans.text import plan_to_yaml
 from highwater.rig.backend import BackendName
 from highwater.runs.provenance import present_build
@@ -109,7 +110,7 @@ def shrink_in(
     with owned(storage_at(str(folder))), closing(judges):
         write_file(folder / BEFORE, plan_to_yaml(order.plan))
         _forget_other_code(folder)
-        facts = judges.look(order.plan)
+        facts = judges.whole_run(order.plan)
         if not facts.failed:
             if is_new:
                 rmtree(folder)
@@ -132,7 +133,7 @@ def _goal(order: ShrinkOrder, facts: RunFacts, judges: Judges) -> tuple[Goal, st
         against = None
         compared = f"{NOTHING_TO_COMPARE}: the plan is of {order.against} itself"
     else:
-        judged_against = judges.look(replace(plan, protocol=order.against, variant=None))
+        judged_against = judges.whole_run(replace(plan, protocol=order.against, variant=None))
         if judged_against.summary.exit_code is not ExitCode.VALID:
             against = None
             compared = f"{NOTHING_TO_COMPARE}: {order.against} is {judged_against.summary.words} on the given plan, too"

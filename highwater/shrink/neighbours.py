@@ -89,7 +89,7 @@ def _tried_neighbour(words: str, plan: Plan, judges: Judges) -> Tried | None:
     if fitting is None:
         return None
     judges.check_budget()
-    summary = judges.look(fitting).summary
+    summary = judges.whole_run(fitting).summary
     if summary.verdict == "UNKNOWN" and summary.live is True and not fitting.schedule:
         # Where no fault is left, the run is not VALID for this reason alone.
         verdict = f"nothing wrong, live ({'; '.join(summary.unchecked)})"

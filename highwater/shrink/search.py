@@ -82,12 +82,12 @@ class Judges:
         if self._rows is not None:
             self._rows.close()
 
-    def look(self, plan: Plan) -> RunFacts:
+    def whole_run(self, plan: Plan) -> RunFacts:
         """What the whole run of a plan shows, whatever is left of the budget.
 
         Raises HarnessError if it could not be performed.
         """
-        item = self._item(plan, None)
+        item = self._item(plan, goal=None)
         row = self._row(item)
         if row.state != "done":
             raise HarnessError(f"{plan.name}: {row.words}")
@@ -102,7 +102,7 @@ class Judges:
         while True:
             while len(ahead) < self._workers and (after := next(numbered, None)) is not None:
                 number, plan = after
-                item = self._item(plan, goal, quick=quick)
+                item = self._item(plan, goal=goal, quick=quick)
                 ahead.append((number, plan, item))
                 self._ask(item)
             if not ahead:
@@ -121,7 +121,7 @@ class Judges:
         if self.cpu_seconds > self._budget.cpu_seconds:
             raise SpentError(f"the budget of {self._budget.cpu_seconds:g} s of CPU is spent")
 
-    def _item(self, plan: Plan, goal: Goal | None, *, quick: bool = False) -> Item:
+    def _item(self, plan: Plan, *, goal: Goal | None, quick: bool = False) -> Item:
         question = Question(plan=plan, build=self._build, backend=self._backend, goal=goal, quick=quick)
         question_kind = "look" if goal is None else "quick" if quick else "fits"
         return Item(f"{plan_digest(plan)}-{question_kind}", msgspec.json.encode(question))

@@ -129,6 +129,7 @@ def opened(dataset: str, campaigns: Sequence[str] = (), tables: Sequence[Table] 
         raise PipelineError(f"{dataset}: a dataset is asked in a folder; copy this one")
     known = sorted({part.campaign for part in parts_of(storage)})
     if not known:
+        whole_parts(storage, tables)  # it may have lost all of them
         raise PipelineError(f"{dataset}: no dataset is stored here (highwater store ingest)")
     for campaign in campaigns:
         if campaign not in known:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -34,7 +35,7 @@ class OnSpark:
                     _frame_of_table(self._spark, self._storage, self._parts, table).createOrReplaceTempView(table)
                     self._made.add(table)
             return self._spark.sql(sql, args=dict(names)).toArrow()
-        except PySparkException as error:
+        except (Py4JError, PySparkException) as error:  # the former of a file that vanished as its rows were fetched
             raise PipelineError(f"the statement is refused: {cause(str(error))}") from error
 
 

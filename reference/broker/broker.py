@@ -177,7 +177,10 @@ def create_partition(turn: Turn, broker: Broker, tp: TopicPartition, log: logs.L
         before_ack=spec is not None and spec.flush == "before_ack",
         leader_epoch=logs.last_record_epoch(log) if turn.config.variant.startup_epoch_floor else NO_EPOCH,
     )
-    broker.partitions = dict(sorted([*broker.partitions.items(), (tp, partition)], key=itemgetter(0)))
+    is_last = not broker.partitions or next(reversed(broker.partitions)) < tp
+    broker.partitions[tp] = partition
+    if not is_last:
+        broker.partitions = dict(sorted(broker.partitions.items(), key=itemgetter(0)))
     return partition
 
 
@@ -320,7 +323,7 @@ def write_checkpoint(turn: Turn, broker: Broker, dir_: int) -> None:
 
 
 def on_park_timer(turn: Turn, broker: Broker) -> None:
-    """Answer the parked fetches and produces (Kafka's purgatory) whose deadline has passed."""
+    """Answer the parked fetches and produces (Kafka's purgatory) whose deadline has passed; the others arm the timer again."""
     broker.park_armed_ms = None
     for partition in broker.partitions.values():
         if partition.fetches or partition.produces:

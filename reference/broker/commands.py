@@ -200,7 +200,10 @@ def on_stop_replica(turn: Turn, broker: Broker, source: Address, command: StopRe
 
 
 def on_settled(turn: Turn, broker: Broker, request: int, answer: AnyAnswer) -> None:
-    """ZooKeeper answered `request`: send the StopReplica answer that waited for it. If lost, the controller asks again."""
+    """ZooKeeper answered `request`: send the StopReplica answer that waited for it, if one did.
+
+    If ZooKeeper's answer was lost, the controller asks again.
+    """
     settled = next((s for s in broker.settling if s.request == request), None)
     if settled is None:
         return

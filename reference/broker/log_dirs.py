@@ -16,6 +16,8 @@ every directory is readable (R-296, R-301).
     writing       no answer                           due        retry later                     on_notified
 """
 
+from collections import Counter
+
 from reference.broker.broker import Broker, DirEvent
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, Create, Created
@@ -126,12 +128,9 @@ def place_for_replica(turn: Turn, broker: Broker) -> tuple[int, Incarnation]:
 
     While a directory is bad, the birth is the present registration: that directory may hold the log that was counted on.
     """
-    used = dict.fromkeys(good(turn, broker), 0)
-    for partition in broker.partitions.values():
-        if partition.log.dir in used:
-            used[partition.log.dir] += 1
+    used = Counter([partition.log.dir for partition in broker.partitions.values()])
     births = () if broker.offline_dirs else broker.dir_births
-    return min(used, key=lambda dir_: (used[dir_], dir_)), max(births, default=turn.incarnation)
+    return min(good(turn, broker), key=lambda dir_: (used[dir_], dir_)), max(births, default=turn.incarnation)
 
 
 # --- notifying the controller -----------------------------------------------------------------------------------------------

@@ -16,11 +16,14 @@ def on_update_metadata(turn: Turn, broker: Broker, source: Address, command: Upd
         broker.live_brokers = command.live_brokers
         broker.known_controller = command.controller
         received = {state.tp: state for state in command.states}
-        remembered = {tp: state for tp, state in broker.metadata.items() if tp in received or not command.full}
-        for tp, state in received.items():
-            if tp not in remembered or _is_no_older(state, remembered[tp]):
-                remembered[tp] = state
-        broker.metadata = {tp: remembered[tp] for tp in sorted(remembered)}
+        if command.full:
+            broker.metadata = {tp: state for tp, state in broker.metadata.items() if tp in received}
+        known = broker.metadata
+        news = {tp: state for tp, state in received.items() if tp not in known or _is_no_older(state, known[tp])}
+        is_sorted = news.keys() <= known.keys()
+        known.update(news)
+        if not is_sorted:
+            broker.metadata = {tp: known[tp] for tp in sorted(known)}
         if command.full:
             strays.look(turn, broker)
     turn.send(source, UpdateMetadataReply(command.correlation, error))

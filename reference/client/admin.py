@@ -207,11 +207,11 @@ class Admin(Machine):
                 raise AssertionError(f"{answer} is not an answer to the ZooKeeper request of an admin command")
 
     def _on_listing(self, answers: tuple[AnyAnswer, ...]) -> Outputs:
-        """Collect the paths of pending requests: first the znodes of one request, then the children of nested folders."""
+        """Collect the paths of pending requests: znodes, children of folders, and children of nested folders."""
         if self.step is CommandStep.LISTING:
             self.found = tuple(p for p, a in zip(SINGLE, answers, strict=False) if isinstance(a, Data))
-            below = zip((*BELOW, *NESTED), answers[len(SINGLE) :], strict=True)
-            names = [(path, f"{path}/{name}") for path, a in below if isinstance(a, Children) for name in a.names]
+            folders = zip((*BELOW, *NESTED), answers[len(SINGLE) :], strict=True)
+            names = [(path, f"{path}/{name}") for path, a in folders if isinstance(a, Children) for name in a.names]
             self.found += tuple(name for path, name in names if path in BELOW)
             self.below = tuple(name for path, name in names if path in NESTED)
             self.step = CommandStep.BELOW

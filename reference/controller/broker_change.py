@@ -51,7 +51,8 @@ def legacy_registrations(names: tuple[str, ...], answers: tuple[AnyAnswer, ...])
 def take_over(controller: Controller, live: tuple[LiveBroker, ...]) -> None:
     """V3 §A step 1, §D step 3: these registrations are the live brokers."""
     controller.live = live
-    controller.newest = max((controller.newest, *(broker.incarnation for broker in live)))
+    listed = (broker.incarnation for broker in live if broker not in controller.adopted)
+    controller.newest = max((controller.newest, *listed))
 
 
 def on_broker_change(turn: Turn, controller: Controller, live: tuple[LiveBroker, ...]) -> None:

@@ -339,7 +339,7 @@ class Controller(Struct):
     epoch_version: ZkVersion = ZkVersion(-1)
     elected: BrokerId | None = None  # the broker that /controller named when it was last read
     live: tuple[LiveBroker, ...] = ()
-    newest: Incarnation = NO_INCARNATION  # of the registrations that this controller has ever read
+    newest: Incarnation = NO_INCARNATION  # of the registrations in the lists that this controller has read
     adopted: tuple[LiveBroker, ...] = ()  # named by heartbeats since the list of brokers was asked for: it may lack them
     legacy: tuple[LiveBroker, ...] = ()  # the live brokers with an older BrokerInfo
     standings: list[Standing] = []  # of the brokers that are not legacy

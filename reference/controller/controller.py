@@ -123,7 +123,10 @@ def _proceed(turn: Turn, controller: Controller) -> None:
 
 
 def _on_step(turn: Turn, controller: Controller, answers: tuple[AnyAnswer, ...], session: int) -> None:
-    """Answers to the controller's own election and failover (V3 §D), by the step that it is in."""
+    """Give ZooKeeper's answer about this broker's own office to the function for its step (V3 §D).
+
+    In office it looks only to learn that it was replaced. Who is off, or watches another controller, asked in an earlier term.
+    """
     match controller.step:
         case ControllerStep.LOOKING | ControllerStep.REMOVALS | ControllerStep.ACTIVE:
             controller_election.on_looked(turn, controller, answers, session)

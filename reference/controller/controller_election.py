@@ -39,7 +39,10 @@ _OUTLIVES_THE_TERM = ("epoch", "epoch_version", "elected", "locked")
 
 
 def look(turn: Turn, controller: Controller) -> None:
-    """V3 §D: read /controller, with an exists watch (R-040, R-146)."""
+    """V3 §D: read /controller, with an exists watch (R-040, R-146), and /controller_epoch.
+
+    Who is in office stays so until the answer. `Exists` answers with the data, too.
+    """
     ask(turn, controller, OwnElection(), (Exists(paths.CONTROLLER, watch=True), GetData(paths.CONTROLLER_EPOCH)))
     if not in_office(controller):
         controller.step = ControllerStep.LOOKING

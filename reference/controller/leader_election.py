@@ -57,6 +57,7 @@ from reference.controller.context import (
     LeaderElection,
     LeaderInTarget,
     ListingStep,
+    LiveBroker,
     NewEpoch,
     Order,
     PreferredLeader,
@@ -113,9 +114,11 @@ def proceed(turn: Turn, controller: Controller) -> None:
     """Begin with the next partition, or write the batch, once no state is read or written by itself."""
     if turn.config.variant.failover_writes == "in_flight" or _is_busy(controller):
         return
-    following = next((tp for tp, change in controller.changes.items() if change.step is ChangeStep.QUEUED), None)
-    if following is not None:
-        _read(turn, controller, following, controller.changes[following])
+    if turn.config.variant.failover_writes == "one_by_one":
+        following = next((tp for tp, change in controller.changes.items() if change.step is ChangeStep.QUEUED), None)
+        if following is not None:
+            _read(turn, controller, following, controller.changes[following])
+        return
     gathered = [tp for tp, change in controller.changes.items() if change.step is ChangeStep.GATHERED]
     for first in range(0, len(gathered), BATCH_WRITES_MAX):
         _write_batch(turn, controller, tuple(gathered[first : first + BATCH_WRITES_MAX]))
@@ -230,6 +233,8 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
         return
     change.base = base
     choice = leader_selection.select(turn.config.variant, base, live, leaving(controller))
+    if leader_selection.is_left_unled(turn.config.variant, base, change.goals):
+        choice = Keep()
     if UncleanLeader() in change.goals:
         choice = _unclean(base, choice, live)
     for order in _orders(change):
@@ -242,12 +247,9 @@ def _choose(turn: Turn, controller: Controller, tp: TopicPartition, change: Stat
         case Keep():
             _keep_leader(turn, controller, change, base)
         case Elect(leader=leader, isr=isr):
-            chosen = _next_state(turn, controller, base, leader, isr)
-            if IsrInTarget() in change.serves:  # a broker that loses its replica does not count any more
-                chosen = replace(chosen, elr=tuple(m for m in chosen.elr if m.broker in base.replicas))
-            _write(turn, controller, change, chosen)
+            _write(turn, controller, change, _without_strangers(change, _next_state(turn, controller, base, leader, isr)))
         case Offline(isr=isr):
-            _write(turn, controller, change, _next_state(turn, controller, base, None, isr))
+            _write(turn, controller, change, _without_strangers(change, _next_state(turn, controller, base, None, isr)))
         case AskLogs(brokers=brokers):
             change.step = ChangeStep.ASKING
             change.waiting = brokers
@@ -264,11 +266,13 @@ def _names_a_newcomer(variant: Variant, controller: Controller, base: PartitionS
     """V3 §A step 1: whether a broker was added to the ISR that has registered since the list of brokers was read.
 
     ZooKeeper tells the controller that the list changed before it shows it that ISR. So the list is being read again: the broker
-    must not count as dead until then. Where no list is being read, its registration is over already.
+    must not count as dead until then. Where no list is being read, its registration is over already. One that a heartbeat named
+    (R-190) is known without a list, and says nothing of those before it.
     """
     if not variant.broker_incarnation or controller.brokers_listing.step is ListingStep.IDLE:
         return False
-    return any(member.incarnation > controller.newest for member in (*base.isr, *base.elr))
+    unlisted = [member for member in (*base.isr, *base.elr) if member.incarnation > controller.newest]
+    return any(LiveBroker(member.broker, member.incarnation) not in controller.live for member in unlisted)
 
 
 def _unclean(base: PartitionState, choice: Choice, live: Live) -> Choice:
@@ -276,6 +280,13 @@ def _unclean(base: PartitionState, choice: Choice, live: Live) -> Choice:
     brokers = tuple(broker for broker in base.replicas if broker in live)
     led = isinstance(choice, Elect) or (isinstance(choice, Keep) and base.leader is not None)
     return choice if led or not brokers else AskLogs(brokers)
+
+
+def _without_strangers(change: StateChange, chosen: PartitionState) -> PartitionState:
+    """The state to write: a broker that loses its replica with this write does not count any more."""
+    if IsrInTarget() not in change.serves:
+        return chosen
+    return replace(chosen, elr=tuple(m for m in chosen.elr if m.broker in chosen.replicas))
 
 
 def _orders(change: StateChange) -> tuple[Order, ...]:
@@ -287,14 +298,16 @@ def _choice_by_order(
 ) -> Choice:
     """Nothing is to be repaired: serve the order. A broker in controlled shutdown is given nothing (R-184)."""
     variant, live = turn.config.variant, staying(controller, base.tp)
-    enough = leader_selection.members_wanted(turn.config, base, controller.agent.moves.get(base.tp))
+    move = controller.agent.moves.get(base.tp)
+    enough = leader_selection.members_wanted(turn.config, base, move)
     match order:
         case PreferredLeader():
             return leader_selection.prefer(variant, base, live)
         case LeaderInTarget():
             return leader_selection.lead_from_target(variant, base, live, enough)
         case IsrInTarget():
-            return leader_selection.shrink_to_target(variant, base, live, enough)
+            removes = leader_selection.removes_its_leader(variant, move)
+            return leader_selection.shrink_to_target(variant, base, live, enough, removes_its_leader=removes)
 
 
 def _keep_leader(turn: Turn, controller: Controller, change: StateChange, base: PartitionState) -> None:
@@ -386,7 +399,7 @@ def _on_written(turn: Turn, controller: Controller, tp: TopicPartition, change: 
     proposed = change.wanted
     assert proposed is not None
     if isinstance(answer, Written | Created):
-        _count(turn, change.base if isinstance(answer, Written) else None, proposed)
+        _count_election(turn, change.base if isinstance(answer, Written) else None, proposed)
     match answer:
         case Written(version=version):
             _publish(turn, controller, change, replace(proposed, zk_version=ZkVersion(version)))
@@ -399,7 +412,7 @@ def _on_written(turn: Turn, controller: Controller, tp: TopicPartition, change: 
             _read(turn, controller, tp, change)
 
 
-def _count(turn: Turn, before: PartitionState | None, after: PartitionState) -> None:
+def _count_election(turn: Turn, before: PartitionState | None, after: PartitionState) -> None:
     """Count an election that gave the partition another leader; it is unclean if that one need not hold all that is committed."""
     if after.leader is None or (before is not None and before.leader == after.leader):
         return
@@ -467,7 +480,8 @@ def on_log_info(turn: Turn, controller: Controller, broker: BrokerId, request: L
         assert base is not None
         live = electable(controller, tp)
         winner = leader_selection.longest(turn.config.variant, base, live, change.ends)
-        by_order = UncleanLeader() in change.goals
+        is_clean = winner is not None and leader_selection.all_answered(base, change.ends)
+        by_order = UncleanLeader() in change.goals and not is_clean
         change.goals = tuple(goal for goal in change.goals if not isinstance(goal, Order))
         if by_order:
             topic_id = controller.topic_ids.get(topic_of(tp), NO_TOPIC_ID)

@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reference.config import BrokerConfig, Variant, min_isr_of
-from reference.controller.context import LiveBroker, Move
+from reference.controller.context import AnyGoal, IsrInTarget, LiveBroker, Move, NewEpoch
 from reference.messages import IsrMember, LogEnd, PartitionState
 from reference.types import NO_INCARNATION, NO_TOPIC_ID, BrokerId, Incarnation, TopicId, topic_of
 
@@ -132,15 +132,17 @@ def longest(variant: Variant, state: PartitionState, live: Live, ends: Ends) -> 
     return _greatest(live, whole)
 
 
+def all_answered(state: PartitionState, ends: Ends) -> bool:
+    """Whether each replica that counts has said where its log ends: then the longest of them lacks nothing."""
+    return {m.broker for m in counted_on(state)} <= {b for b, _ in ends}
+
+
 def ordered(variant: Variant, state: PartitionState, live: Live, ends: Ends, topic: TopicId) -> Elect | None:
-    """The leader that an operator orders (docs/promise.md DUR-7): the longest log of ISR and ELR, else of any replica.
+    """The leader that an operator orders where no clean one can be had (docs/promise.md DUR-7): the longest log of any replica.
 
     For a replica outside ISR and ELR no stamp says with which log it held the committed records. A log in a directory that is
     older than the topic was never emptied while it could hold records; any other log may have been, and DUR-6 has no exception.
     """
-    clean = longest(variant, state, live, ends) if {m.broker for m in counted_on(state)} <= {b for b, _ in ends} else None
-    if clean is not None:
-        return clean
     stamps = {m.broker: m.incarnation for m in counted_on(state)}
     any_log = topic == NO_TOPIC_ID or not variant.log_birth
     whole = [(b, end) for b, end in ends if any_log or end.born < topic or end.born <= stamps.get(b, NO_INCARNATION)]
@@ -206,12 +208,30 @@ def lead_from_target(variant: Variant, state: PartitionState, live: Live, enough
     return Keep() if alive is None or enough > 0 else Elect(alive, (alive,))
 
 
-def shrink_to_target(variant: Variant, state: PartitionState, live: Live, enough: int) -> Choice:
-    """R-236, V3 §F step 3.2.2: the ISR keeps only the members that stay assigned."""
+def removes_its_leader(variant: Variant, move: Move | None) -> bool:
+    """B-70, KAFKA-14808: whether a leader whose replica is given up is removed from the ISR, and nobody elected in its place."""
+    return variant.reassign_given_up == "removed" and move is not None and move.back
+
+
+def is_left_unled(variant: Variant, state: PartitionState, goals: tuple[AnyGoal, ...]) -> bool:
+    """KAFKA-14808: whether a step of a move leaves a partition without a leader as it is. Another round elects."""
+    kept = variant.reassign_given_up == "removed" and state.leader is None and bool(goals)
+    return kept and all(isinstance(goal, NewEpoch | IsrInTarget) for goal in goals)
+
+
+def shrink_to_target(
+    variant: Variant, state: PartitionState, live: Live, enough: int, *, removes_its_leader: bool = False
+) -> Choice:
+    """R-236, V3 §F step 3.2.2: the ISR keeps only the live members that stay assigned, and one of them leads.
+
+    Fewer than `enough` of them change nothing.
+    """
     holders = held_by(variant, state, state.replicas, live)
     if not holders or len(holders) < enough or holders == state.isr:
         return Keep()
-    leaders = {m.broker: m for m in holders}
-    # V3 §F does not mention a leader outside of RAR; a leader must be in its ISR.
-    first = next(b for b in (state.leader, *state.replicas) if b in leaders)
-    return Elect(leaders[first], holders)
+    candidates = {m.broker: m for m in holders}
+    if removes_its_leader and state.leader not in candidates:
+        return Offline(holders)
+    # V3 §F does not mention a leader outside of the assigned replicas; a leader must be in its ISR.
+    leader = next(b for b in (state.leader, *state.replicas) if b in candidates)
+    return Elect(candidates[leader], holders)

@@ -29,7 +29,8 @@ def write(turn: Turn, controller: Controller, pending: AnyPending, ops: tuple[An
 
 
 def _send(turn: Turn, controller: Controller, sent: Outstanding, ops: tuple[AnyOp, ...], *, atomic: bool) -> None:
-    controller.outstanding = [*(other for other in controller.outstanding if other.pending != sent.pending), sent]
+    controller.outstanding = [other for other in controller.outstanding if other.pending != sent.pending]
+    controller.outstanding.append(sent)
     turn.effects.append(ZkRequest(sent.request, ops, atomic))
 
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reference import switches
 from reference.config import DOCUMENT_SETTINGS, KAFKA_NAMES, VARIANTS, BrokerConfig
 from reference.types import Address, BrokerId, broker_address
 from server.addresses import host_and_port, zookeeper_servers
@@ -135,7 +136,10 @@ def _renamed(found: dict[str, Any], fields: type[Struct], names: Mapping[str, st
 
 
 def _check(settings: NodeSettings) -> None:
-    """Refuse settings that contradict each other. Raises SettingsError."""
+    """Refuse settings that contradict each other, and switches that do nothing as others are set. Raises SettingsError."""
+    # A user may ask for moves on any path, and other brokers may speak an older protocol.
+    for _, sentence in switches.unmet(settings.broker.variant, asked=False, old=True):
+        raise SettingsError(f"broker.variant: {sentence}")
     for listener in (settings.peers, *settings.clients):
         host_and_port(listener.bind)
         advertised(listener)

@@ -104,6 +104,9 @@ FLEXIBLE_FROM: dict[int, int] = {
     55: 0,  # DescribeQuorum
     57: 0,  # UpdateFeatures
     60: 0,  # DescribeCluster
+    66: 0,  # ListTransactions
+    80: 0,  # AddRaftVoter
+    81: 0,  # RemoveRaftVoter
     Api.LEADER_AND_ISR: 2,
     Api.STOP_REPLICA: 1,
     Api.UPDATE_METADATA: 1,

@@ -7,7 +7,7 @@ from checkers.engine.facts import facts_of
 from checkers.engine.tables import Operations
 from checkers.engine.verdict import Verdict
 from checkers.judge import judge
-from checkers.liveness.availability import _open_admin_requests
+from checkers.liveness.audits import pending_requests
 from checkers.sketches import sketch
 from history.event import EventKind
 from history.history import History
@@ -256,7 +256,7 @@ def test_pending_admin_request_at_the_end_is_not_live() -> None:
         builder.op(9, type_, "admin-pending", completed)
         history = builder.history(final_reads_at_ns=0)
         assert at > 0
-        found.append(_open_admin_requests(Operations(history.operations_frame), facts_of(history.manifest)))
+        found.append(pending_requests(Operations(history.operations_frame).calls, facts_of(history.manifest)))
 
     assert found == [
         [],

@@ -193,6 +193,15 @@ def test_broker_that_shut_down_has_flushed_its_logs(how: str, is_reported: bool)
     assert sketch("brokers", LED, f"node-stopped node=b1 detail={how}", lost) == ([words] if is_reported else [])
 
 
+@pytest.mark.parametrize(("dir_that_failed", "is_reported"), [(0, False), (1, True)])
+def test_shutdown_flushes_no_failed_directory(dir_that_failed: int, is_reported: bool) -> None:
+    """Seed 219429 of `--faults all`: the directory had been removed under the running broker."""
+    failed = f"dir-failed node=b1 dir={dir_that_failed} incarnation=1 detail=ENOTDIR"
+    lost = "wound node=b1 dir=0 offset=3 detail=power-loss incarnation=1"
+
+    assert bool(sketch("brokers", LED, failed, "node-stopped node=b1 detail='halt:shut down'", lost)) is is_reported
+
+
 @pytest.mark.parametrize(("how", "is_reported"), [("halt:shut down", True), ("crash", False)])
 def test_high_watermark_survives_a_controlled_shutdown(how: str, is_reported: bool) -> None:
     builder = HistoryBuilder()

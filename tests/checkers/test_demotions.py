@@ -47,6 +47,17 @@ def test_isr_removal_with_a_cause_is_not_told(cause: str) -> None:
     assert sketch("demotions", *KNOWN, cause, SHRUNK) == []
 
 
+@pytest.mark.parametrize(
+    ("heard", "is_reported"), [((HEARD,), False), ((HEARD, HEARD.replace("incarnation=2", "incarnation=3")), True), ((), True)]
+)
+def test_member_is_inactive_until_its_first_heartbeat(heard: tuple[str, ...], is_reported: bool) -> None:
+    """A leader of an earlier protocol wrote the new registration itself, while the controller was cut off (seed 218258)."""
+    again = "session-ended node=b2 incarnation=2", "node-started node=b2 life=2", "registered node=b2 incarnation=3"
+    joined = "state-written node=b1 leader=b1 isr=b1,b2 stamps=1,3"
+
+    assert bool(sketch("demotions", *KNOWN, *heard[:1], *again, joined, *heard[1:], SHRUNK)) is is_reported
+
+
 @pytest.mark.parametrize(("again", "is_reported"), [((), False), (("registered node=b2 incarnation=3",), True)])
 def test_failed_directory_counts_until_the_registration_ends(again: tuple[str, ...], is_reported: bool) -> None:
     """b2 reported it and was restarted; the controller acts on the report (seed 195706 of `--faults all`)."""

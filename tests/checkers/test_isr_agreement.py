@@ -6,7 +6,7 @@ import pytest
 
 from checkers.judge import judge
 from history.event import EventKind
-from tests.checkers.story import HistoryBuilder, commit_record, healthy_partition
+from tests.checkers.story import HistoryBuilder, commit_record, healthy_partition, lose_power
 
 
 def story_of_new_leader() -> HistoryBuilder:
@@ -61,3 +61,16 @@ def test_leader_may_ask_for_a_member_that_it_saw_complete(happens: Callable[[His
     happens(builder)
 
     assert [kind for kind, _ in anomalies_of_addition(builder) if kind == "early-join"] == []
+
+
+@pytest.mark.parametrize(("stamp_of_b2", "is_accused"), [(12, False), (22, True)])
+def test_wound_lasts_until_a_new_registration_is_in_the_isr(stamp_of_b2: int, is_accused: bool) -> None:
+    """CUT-2: a leader of an earlier protocol added the old one, by a fetch that had been on its way (seed 218770)."""
+    builder = healthy_partition()
+    commit_record(builder)
+    lose_power(builder, "b2", why="swapped")
+    builder.state("b1", 2, "b1 b3", stamps=(11, 13))
+    builder.registered("b2", 22)
+    builder.state("b1", 2, "b1 b2 b3", stamps=(11, stamp_of_b2, 13))
+
+    assert ("strong-isr" in [anomaly.kind for anomaly in judge(builder.history()).anomalies]) is is_accused

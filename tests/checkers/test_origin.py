@@ -81,8 +81,24 @@ def test_hw_that_nobody_reached_is_of_a_deleted_replica(reached: int, earlier: i
     assert decision(scene_of(history, "t-0"), found, "committed-below-min-isr", 14) == expected
 
 
-def test_earliest_of_equal_anomalies_is_the_headline() -> None:
-    """Both promise a loss at the next failover: the request comes before the write that counts an unflushed member."""
+def test_start_after_the_swap_is_the_origin_of_an_empty_leader() -> None:
+    """A power loss that follows the swap destroys nothing more; the broker knew at its first start that the log was another."""
+    history = history_of(
+        "state-written node=b9 leader=b1 leader_epoch=0 isr=b1,b2",
+        "node-stopped node=b2",
+        "wound node=b2 offset=0 detail=swapped",
+        "recovered node=b2 life=2 hw=0 leo=0",
+        "wound node=b2 offset=0 detail=power-loss",
+        "recovered node=b2 life=3 hw=0 leo=0",
+        "state-written node=b9 leader=b2 leader_epoch=1 isr=b2",
+    )
+    found = Anomaly(kind="empty-leader", checker="election", key="t-0", witness=(6,), words="w")
+
+    assert decision(scene_of(history, "t-0"), found, "empty-leader", 6) == 3
+
+
+def test_of_equally_harmful_anomalies_the_first_is_told_first() -> None:
+    """Both are `Harm.LOSS_NEXT`; row 7 proves the one, row 9 the other."""
     found = [
         Anomaly(kind="unflushed", checker="flushes", key="t-0", witness=(9,), words="w"),
         Anomaly(kind="joined-below-hw", checker="isr-agreement", key="t-0", witness=(3, 7), words="w"),

@@ -5,7 +5,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from checkers.causes.cause import cause_of
-from checkers.causes.signature import _CHECKERS, _LACKS, Signature, first_proven, signature
+from checkers.causes.signature import _CHECKERS, _LACKS, Signature, first_proven, of_lack, signature
 from checkers.engine.anomalies import Harm
 from checkers.engine.verdict import Anomaly, Findings, merge
 from checkers.judge import judge
@@ -186,6 +186,14 @@ def test_cluster_that_is_not_live_is_signed_by_what_comes_first() -> None:
     assert signature_found is not None
     assert (signature_found.text, signature_found.key) == ("not-live/availability/a partition has no leader", "t-0")
     assert signature_found.sentence == "t-0 has no leader at the end"
+
+
+def test_partition_that_only_clients_name_is_signed() -> None:
+    """A black box has no rows of its states."""
+    words = "no acks=all produce to my-topic-1 was acknowledged from the bound B after healing on"
+    history = history_of("ok produce value=a topic=my-topic partition=1 acks=-1")
+
+    assert of_lack(history, words).key == "my-topic-1"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ class Bench(Protocol):
     def ask(self, session: int, *ops: AnyOp, atomic: bool = False) -> tuple[AnyAnswer, ...]:
         """Perform one request in a session and return its answers."""
 
-    def told(self, session: int) -> list[tuple[str, Change]]:
+    def take_watch_events(self, session: int) -> list[tuple[str, Change]]:
         """Wait until all watch events have arrived; returns those since the last call."""
 
     def lose_connection(self, session: int) -> None:
@@ -190,7 +190,7 @@ class CoordinationContract:
 
         assert answers == (RolledBack(), RolledBack(), RolledBack(), RolledBack(), error, RolledBack())
         assert bench.ask(client, GetData(f"{root}/a"), GetChildren(root), GetChildren(f"{root}/p")) == before
-        assert bench.told(watcher) == []
+        assert bench.take_watch_events(watcher) == []
 
     def test_data_watch_fires_once(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
@@ -199,8 +199,8 @@ class CoordinationContract:
         bench.ask(watcher, GetData(a, watch=True))
         bench.ask(client, SetData(a, b"1"), SetData(a, b"2"))
 
-        assert bench.told(watcher) == [(a, "changed")]
-        assert bench.told(client) == []
+        assert bench.take_watch_events(watcher) == [(a, "changed")]
+        assert bench.take_watch_events(client) == []
 
     def test_read_without_watch_sets_none(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
@@ -209,7 +209,7 @@ class CoordinationContract:
         bench.ask(watcher, GetData(a), Exists(a), GetChildren(bench.root))
         bench.ask(client, SetData(a, b"1"), Delete(a))
 
-        assert bench.told(watcher) == []
+        assert bench.take_watch_events(watcher) == []
 
     def test_only_exists_watches_a_missing_znode(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
@@ -217,22 +217,22 @@ class CoordinationContract:
         bench.ask(watcher, Exists(a, watch=True), GetData(b, watch=True), GetChildren(b, watch=True))
         bench.ask(client, Create(b, b""), Create(a, b""))
 
-        assert bench.told(watcher) == [(a, "created")]
+        assert bench.take_watch_events(watcher) == [(a, "created")]
 
     def test_children_watch_fires_for_creation_and_deletion_only(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
         a = f"{bench.root}/a"
         bench.ask(watcher, GetChildren(bench.root, watch=True))
         bench.ask(client, SetData(bench.root, b"1"))
-        silence = bench.told(watcher)
+        silence = bench.take_watch_events(watcher)
         bench.ask(client, Create(a, b""))
-        coming = bench.told(watcher)
+        coming = bench.take_watch_events(watcher)
         bench.ask(watcher, GetChildren(bench.root, watch=True))
         bench.ask(client, SetData(a, b"1"), Delete(a))
 
         assert silence == []
         assert coming == [(bench.root, "children")]
-        assert bench.told(watcher) == [(bench.root, "children")]
+        assert bench.take_watch_events(watcher) == [(bench.root, "children")]
 
     def test_deletion_fires_data_and_children_watches_once(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
@@ -241,7 +241,7 @@ class CoordinationContract:
         bench.ask(watcher, GetData(a, watch=True), GetChildren(a, watch=True))
         bench.ask(client, Delete(a))
 
-        assert bench.told(watcher) == [(a, "deleted")]
+        assert bench.take_watch_events(watcher) == [(a, "deleted")]
 
     def test_session_end_fires_the_watches_of_others(self, bench: Bench) -> None:
         """Nothing else reports the death of a broker or controller."""
@@ -251,7 +251,7 @@ class CoordinationContract:
         bench.ask(watcher, Exists(ephemeral, watch=True), GetChildren(bench.root, watch=True))
         bench.expire(owner)
 
-        assert sorted(bench.told(watcher)) == [(bench.root, "children"), (ephemeral, "deleted")]
+        assert sorted(bench.take_watch_events(watcher)) == [(bench.root, "children"), (ephemeral, "deleted")]
 
     def test_reconnect_fires_watches_for_missed_changes(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
@@ -263,7 +263,7 @@ class CoordinationContract:
         bench.ask(client, SetData(changed, b"1"), Delete(gone), Create(born, b""))
         bench.reconnect(watcher)
 
-        assert sorted(bench.told(watcher)) == [(born, "created"), (changed, "changed"), (gone, "deleted")]
+        assert sorted(bench.take_watch_events(watcher)) == [(born, "created"), (changed, "changed"), (gone, "deleted")]
 
     def test_reconnect_keeps_the_other_watches(self, bench: Bench) -> None:
         client, watcher = bench.connect(), bench.connect()
@@ -272,11 +272,11 @@ class CoordinationContract:
         bench.ask(watcher, GetData(a, watch=True), GetChildren(a, watch=True))
         bench.lose_connection(watcher)
         bench.reconnect(watcher)
-        before = bench.told(watcher)
+        before = bench.take_watch_events(watcher)
         bench.ask(client, SetData(a, b"1"), Create(f"{a}/b", b""))
 
         assert before == []
-        assert bench.told(watcher) == [(a, "changed"), (a, "children")]
+        assert bench.take_watch_events(watcher) == [(a, "changed"), (a, "children")]
 
     def test_session_survives_its_connection(self, bench: Bench) -> None:
         client, observer = bench.connect(), bench.connect()

@@ -52,7 +52,7 @@ class MemoryBench:
         for session, path, change in fired:
             self._watch_events[session].append((path, change))
 
-    def told(self, session: int) -> list[tuple[str, Change]]:
+    def take_watch_events(self, session: int) -> list[tuple[str, Change]]:
         told, self._watch_events[session] = self._watch_events[session], []
         return told
 

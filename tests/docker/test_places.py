@@ -16,7 +16,8 @@ from highwater.backends.real.containers.engine import Engine
 from highwater.backends.real.containers.site import ContainerSite
 from highwater.backends.real.systems.registry import system_for
 from highwater.backends.real.zookeeper.admin import Admin
-from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, checked, on_system, parsed_system
+from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec, checked, on_system
+from highwater.plans.systems import parsed_system
 from highwater.rig.scene import brokers_of
 from history.promise import Promise, TopicPromise
 from reference.config import TopicSpec

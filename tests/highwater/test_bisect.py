@@ -12,7 +12,7 @@ from highwater.campaigns.bisection import NOTHING_MAX, Bisection, Found, trial_o
 from highwater.cli import bisect
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
-from highwater.plans.plan import OwnJars
+from highwater.plans.systems import OwnJars
 from highwater.runs.summary import Summary
 from highwater.runs.workers import Task
 from pipeline.ledger import Ledger

@@ -30,7 +30,7 @@ from highwater.campaigns.chaos import (
     search,
 )
 from highwater.campaigns.corpus import complaint, load_corpus, load_entry, load_plans, tasks_of
-from highwater.campaigns.generations import Search, reach_of
+from highwater.campaigns.generations import Search, shown_by
 from highwater.campaigns.red import Red, annotation, lines_of, markdown, red_of, reds
 from highwater.cli.chaos import first_of
 from highwater.cli.main import run_command_line
@@ -156,7 +156,7 @@ def test_guided_phase_performs_what_a_guided_campaign_does(monkeypatch: pytest.M
     while planned := expected_search.planned():
         names += [planned_run.plan.name for planned_run in planned]
         expected_search.learn(
-            planned, [reach_of(_reaching(Task(plan=planned_run.plan, repeat="", build=MEANS.build))) for planned_run in planned]
+            planned, [shown_by(_reaching(Task(plan=planned_run.plan, repeat="", build=MEANS.build))) for planned_run in planned]
         )
 
     assert [summary.plan for summary in part.summaries] == names
@@ -223,7 +223,7 @@ def test_stored_plans_leave_out_those_of_corpus_entries() -> None:
 
     names = [case.entry for case in load_plans(Path("corpus/plans/log-dirs"), entries)]
 
-    assert names == ["bootstrap", "follower", "slow-disk"]
+    assert names == ["append-of-a-produce", "bootstrap", "follower", "slow-disk"]
 
 
 def test_hung_run_becomes_a_red_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +288,10 @@ def test_junit_counts_an_expected_loss_as_passed(tmp_path: Path, monkeypatch: py
     suite = ElementTree.parse(store / "junit.xml").getroot()[0]
     assert code == ExitCode.VALID
     assert [case.get("name") for case in suite if len(case)] == []
-    assert suite.get("tests") == "10"
+    plans = [f"{plan.stem} on safe" for plan in sorted(Path("corpus/plans/log-dirs").glob("*.yaml"))]
+    seeds = ["seed-1 on safe", "seed-2 on safe", "guided-1-0 on safe"]
+    others = ["entry on v3", "v3 is caught by lost-write", "seed 1 twice"]
+    assert [case.get("name") for case in suite] == [*plans, *seeds, *others]
     assert (store / "index.html").exists()
 
 

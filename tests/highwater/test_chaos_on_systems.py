@@ -13,6 +13,7 @@ from highwater.campaigns.corpus import Case, Expectation, load_corpus
 from highwater.campaigns.systems import CORPUS, PLANS, TRIES, cases_on, settle
 from highwater.cli.main import run_command_line
 from highwater.exit_codes import ExitCode
+from highwater.plans.systems import parsed_system
 from highwater.plans.text import load_plan
 from highwater.runs.findings import FoundAnomaly
 from highwater.runs.provenance import Build
@@ -114,9 +115,9 @@ def test_interrupted_case_ends_its_part(monkeypatch: pytest.MonkeyPatch) -> None
 def test_entries_of_systems_name_plans_and_known_releases() -> None:
     from highwater.backends.real.systems.kafka.releases import TESTED
 
-    systems = {case.expectation.system for case in load_corpus(ROOT / CORPUS)}
+    specs = map(parsed_system, {case.expectation.system for case in load_corpus(ROOT / CORPUS)})
 
-    assert systems <= {"external", *(f"kafka:{release.version}" for release in TESTED)}
+    assert {(spec.name, spec.version) for spec in specs} <= {("external", ""), *(("kafka", each.version) for each in TESTED)}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from highwater.plans.derive import MIXED, derive
 from highwater.plans.plan import Plan, complaints, shape_of
 from highwater.plans.text import plan_from_yaml, plan_to_yaml
 from history.seed import Rng
+from nemesis.capability import refusals
 from nemesis.faults import DiskSwap, wounds
 from nemesis.kinds import select
 from nemesis.profiles import ProfileName, excess
@@ -141,6 +142,17 @@ def test_cancelled_moves_are_allowed_after_the_last_fault() -> None:
                 assert after.script[-1].at_ms >= max(window.until_ms for window in after.schedule) - 1
 
     assert edits_found > 5
+
+
+def test_edit_draws_no_fault_that_cannot_be_simulated() -> None:
+    """Nobody simulates the messages of clients one by one; such kinds may be named beside others."""
+    source = _source(1)
+    source = replace(source, kinds=kinds_for(source.parent, select(["message", "step"]), "within"))
+    children = [child for seed in range(60) if (child := edited(Rng(seed), source, name="child")) is not None]
+
+    assert {"message-late", "message-lost"} <= {kind.name for kind in source.kinds}
+    assert len(children) > 30
+    assert [refusals("sim", child.schedule) for child in children if refusals("sim", child.schedule)] == []
 
 
 def test_calm_moves_all_partitions_after_the_bound() -> None:

@@ -121,10 +121,10 @@ def test_members_of_a_union_are_told_apart_by_plain_words() -> None:
     ("module", "old", "new", "function"),
     [
         ("replica/high_watermark", "follower is None", "follower is not None", "replica/high_watermark._smallest_leo"),
-        ("broker/metadata", "remembered[tp] = state", "pass", "broker/metadata.on_update_metadata"),
+        ("broker/metadata", "known.update(news)", "pass", "broker/metadata.on_update_metadata"),
         ("coordination/memory", "node.version += 1", "pass", "coordination/memory.MemoryZooKeeper._write"),
         ("client/client", "LOOKUP_BACKOFF_MS = Millis(100)", "LOOKUP_BACKOFF_MS = Millis(90)", "client/client.Client"),
-        ("broker/metadata", "remembered[tp] = state", "raise ValueError(tp)", "broker/metadata.on_update_metadata"),
+        ("broker/metadata", "known.update(news)", "raise ValueError(news)", "broker/metadata.on_update_metadata"),
     ],
 )
 def test_function_that_was_edited_answers_otherwise(tmp_path: Path, module: str, old: str, new: str, function: str) -> None:
@@ -171,7 +171,7 @@ def test_first_call_is_kept_with_the_run_and_told(tmp_path: Path) -> None:
     run.mkdir(parents=True)
     shutil.copy(_PLAN, run / store.PLAN)
     assert kept_first_call(run) is None
-    first_call = keep_first_call(run, _tree(tmp_path / "old", "broker/metadata", "remembered[tp] = state", "pass"), "main")
+    first_call = keep_first_call(run, _tree(tmp_path / "old", "broker/metadata", "known.update(news)", "pass"), "main")
     assert first_call is not None
     assert kept_first_call(run) == first_call
 

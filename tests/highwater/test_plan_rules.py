@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from highwater.plans.actions import Expire
 from highwater.plans.derive import derive
 from highwater.plans.plan import Plan, PlanError, checked, complaints, plan_digest, shape_of
 from nemesis.faults import Crash, CrashAt, Packets
@@ -40,8 +41,18 @@ def test_valid_plan_has_no_complaints() -> None:
     [
         (
             replace(GOOD, variant=replace(SAFE, reassignment="B", reassign_rollback=False)),
-            "reassign_rollback is of proposal A of KIP-236; proposal B has no rollback to leave out",
+            "reassign_rollback=false needs reassignment=A, not B: proposal B of KIP-236 has no rollback to leave out",
         ),
+        (
+            replace(GOOD, variant=replace(SAFE, reassign_full="target_first", reassign_path="v3")),
+            "reassign_full=target_first needs reassign_path=json, not v3: clients ask for a move at /admin/reassign_partitions",
+        ),
+        (
+            replace(GOOD, variant=replace(SAFE, isr_version_reread=False)),
+            "isr_version_reread=false needs isr_change_via=zookeeper, not controller: the leader writes no ISR itself otherwise",
+        ),
+        (_workload(stranger_first=True), "stranger_first is of the workloads misuse and everything, not of"),
+        (_workload(name="transactions", only=(1,)), "only names produces outside of transactions"),
         (replace(GOOD, protocol="raft"), "unknown protocol 'raft'; known: safe, v3"),
         (_workload(name="consume"), "unknown workload 'consume'; known: produce-consume"),
         (_workload(producers=0), "producers must be at least 1, not 0"),
@@ -112,6 +123,24 @@ def test_invalid_plan_is_refused_with_the_allowed_values(plan: Plan, words: str)
 
 def test_plan_with_its_own_variant_may_have_any_protocol_name() -> None:
     assert complaints(replace(GOOD, protocol="mine", variant=SAFE)) == ()
+
+
+def test_switch_that_old_brokers_need_is_accepted_with_one() -> None:
+    """A broker before KIP-343 writes its ISR itself, so `isr_version_reread` acts there."""
+    variant = replace(SAFE, isr_version_reread=False)
+    mixed = replace(_cluster(legacy_brokers=(1,)), variant=variant)
+
+    assert complaints(mixed) == ()
+    assert complaints(replace(mixed, cluster=GOOD.cluster)) != ()
+
+
+def test_explored_plan_may_move_by_the_path_of_v3() -> None:
+    """The explorer writes the request there; no client of a run does."""
+    variant = replace(SAFE, reassign_full="target_first", reassign_path="v3")
+    explored = replace(GOOD, variant=variant, path=(Expire(node="b1"),))
+
+    assert "reassign_full" not in " ".join(_sentences(explored))
+    assert "reassign_full" in " ".join(_sentences(replace(explored, path=())))
 
 
 def test_plan_digest_is_equal_only_for_equal_plans() -> None:

@@ -5,7 +5,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from highwater.plans.derive import derive
-from highwater.plans.plan import PlanError, SystemSpec, checked, is_foreign, on_system, parsed_system, plan_digest, words_of
+from highwater.plans.plan import PlanError, checked, is_foreign, on_system, plan_digest
+from highwater.plans.systems import SystemSpec, parsed_system, words_of
 from highwater.plans.text import plan_from_yaml, plan_to_yaml
 
 PLAN = derive(1, protocol="safe", faults=(), profile="within", seconds=2, workload="produce-consume")
@@ -37,7 +38,27 @@ def test_settings_go_with_another_system() -> None:
 
 
 def test_words_of_a_system_are_parsed_again() -> None:
-    assert [words_of(parsed_system(text)) for text in ("kafka:3.9.1", "external")] == ["kafka:3.9.1", "external"]
+    every = ["kafka:3.9.1", "external", "kafka:2.8.2..3.9.1", "kafka:4.1.0-apart3", "kafka:3.9.1-kraft-apart1"]
+
+    assert [words_of(parsed_system(text)) for text in every] == every
+
+
+def test_controllers_apart_are_counted_behind_the_version() -> None:
+    assert parsed_system("kafka:3.9.1-kraft-apart3") == SystemSpec(name="kafka", version="3.9.1-kraft", controllers=3)
+
+
+@pytest.mark.parametrize("words", ["kafka:4.1.0-apart", "kafka:4.1.0-apart0", "kafka:4.1.0-apart10", "kafka:4.1.0-apartx"])
+def test_number_of_controllers_that_is_none_is_kept_as_a_version(words: str) -> None:
+    """Then the version is unknown, and says so."""
+    assert parsed_system(words) == SystemSpec(name="kafka", version=words.removeprefix("kafka:"))
+
+
+@pytest.mark.parametrize("count", [0, 10])
+def test_plan_with_another_number_of_controllers_is_refused(count: int) -> None:
+    plan = replace(PLAN, system=SystemSpec(name="kafka", version="4.1.0", controllers=count))
+
+    with pytest.raises(PlanError, match=f"system.controllers must be 1 to 9, not {count}"):
+        checked(plan)
 
 
 @pytest.mark.parametrize("words", ["reference:2", "reference:1..2", "reference:.."])

@@ -316,6 +316,20 @@ def test_reassign_execute_is_refused_if_assignment_changed() -> None:
     assert pending_moves(lab) is None
 
 
+def test_execute_says_that_another_administrator_was_faster() -> None:
+    lab = cluster()
+    command = reassign_tool.execute(reassignment_of(RAR))
+    expected = next(command)
+    while not expected.atomic:
+        expected = command.send(lab.zk.submit(lab.admin, expected.ops)[0])
+    lab.zk.submit(lab.admin, (Create(admin_paths.REASSIGN, MOVE),))
+    answers, _ = lab.zk.submit(lab.admin, expected.ops, atomic=True)
+    with pytest.raises(UsageError, match="another administrator was faster"):
+        command.send(answers)
+
+    assert znode_data(lab, admin_paths.REASSIGN) == MOVE
+
+
 def test_payload_beyond_the_znode_limit_is_refused() -> None:
     """R-244: "the ZooKeeper-imposed limit of 1MB on znode size"."""
     with pytest.raises(UsageError, match="reassign in batches"):

@@ -7,7 +7,7 @@ import pytest
 from highwater.campaigns.campaign import Request
 from highwater.campaigns.systems import CORPUS, PHASES, PLANS, Cases, cases_on
 from highwater.errors import UsageError
-from highwater.plans.plan import Plan, complaints
+from highwater.plans.plan import Plan, checked, complaints, topics_of
 from highwater.plans.scaled import beyond, prefixed, scaled
 from highwater.plans.text import load_plan
 from nemesis.targets import IsrMember, Named
@@ -105,3 +105,12 @@ def test_gate_without_any_plan_is_never_green(tmp_path: Path) -> None:
     """A file without hooks would let every run pass, as nothing happens to the cluster."""
     with pytest.raises(UsageError, match=r"names no doors of its nodes, before which proxies for clients could stand$"):
         cases(request(tmp_path, 3, hooks=""))
+
+
+def test_topics_of_administrators_are_scaled_and_renamed_too() -> None:
+    made_again = plan("create-delete")
+
+    larger = prefixed(scaled(made_again, 4), "mine-")
+    assert [topic.name for topic in topics_of(checked(larger))] == ["mine-t", "mine-again", "mine-scratch"]
+    assert {step.topic for step in larger.script} == {"mine-again"}
+    assert beyond(made_again, 2) == "its script names b3"

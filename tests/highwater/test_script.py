@@ -102,6 +102,19 @@ def test_partition_may_lose_records_after_its_removal_request() -> None:
     [
         ("at_ms: 12000", "at_ms: 14000", "plan:35: step 10 (delete-topic): "),
         ("do: elect-preferred", "do: elect-somebody", "plan:30: script[4].do: unknown value 'elect-somebody'"),
+        ("do: elect-preferred, topic: t", "do: alter-config, topic: t", "step 5 (alter-config): settings must name what is set"),
+        ("do: elect-preferred, topic: t", "do: elect-preferred, topic: t, settings: {a: 1}", "settings is for alter-config only"),
+        (
+            "do: elect-preferred, topic: t",
+            "do: alter-config, topic: t, settings: {min.insync.replicas: none}",
+            "min.insync.replicas must be a number from 1 on, not none",
+        ),
+        (
+            "do: elect-preferred, topic: t",
+            'do: alter-config, topic: t, settings: {cleanup.policy: "compact, delete"}',
+            "settings are names and values without blanks, not 'cleanup.policy': 'compact, delete'",
+        ),
+        ("do: elect-preferred, topic: t", 'do: alter-config, topic: t, settings: {"": 1}', "without blanks, not '': 1"),
         ("topic: u, partition: 1, replicas: [[1, 4]]", "topic: x, replicas: [[1]]", "unknown topic 'x'"),
         ("  - {topic: u, min_insync_replicas: 1, flush: none}\n", "", "promise.topics must list topic u"),
     ],

@@ -11,9 +11,11 @@ from highwater.backends.real.processes.backend import ProcessBackend
 from highwater.backends.sim.backend import SimBackend
 from highwater.cli.main import run_command_line
 from highwater.plans.derive import derive
-from highwater.plans.plan import PlanError, checked, on_system, parsed_system
+from highwater.plans.plan import PlanError, checked, on_system
+from highwater.plans.systems import parsed_system
 from highwater.plans.text import load_plan
 from tests.tidy.sources import ROOT
+from workloads.parameters import AutoCommit
 
 REAL = ROOT / "corpus" / "real"
 
@@ -25,6 +27,7 @@ REAL = ROOT / "corpus" / "real"
         ("groups", "consumer groups"),
         ("read-process-write", "transactions"),
         ("zombies", "transactions"),
+        ("compacted", "topics that are compacted"),
     ],
 )
 def test_reference_refuses_transactions_and_groups(name: str, lacks: str) -> None:
@@ -38,15 +41,17 @@ def test_reference_refuses_transactions_and_groups(name: str, lacks: str) -> Non
 def test_old_release_refuses_transactions() -> None:
     plan = on_system(load_plan(REAL / "transactions.yaml"), parsed_system("kafka:1.1.1"))
 
-    assert ProcessBackend().refuse(plan) == "kafka 1.1.1 performs the workload 'produce-consume' only, not 'transactions'"
+    assert (
+        ProcessBackend().refuse(plan)
+        == "kafka 1.1.1 performs the workload 'produce-consume', 'compacted' only, not 'transactions'"
+    )
 
 
-def test_present_release_refuses_the_workloads_of_administrators() -> None:
-    plan = on_system(load_plan(REAL / "transactions.yaml"), parsed_system("kafka:3.9.1"))
+def test_old_release_refuses_the_workloads_of_administrators() -> None:
+    plan = on_system(load_plan(REAL / "failover.yaml"), parsed_system("kafka:2.0.1"))
     storm = replace(plan, workload=replace(plan.workload, name="admin-storm"))
 
-    names = "'produce-consume', 'transactions', 'groups', 'read-process-write', 'zombies'"
-    message = f"kafka 3.9.1 performs the workload {names} only, not 'admin-storm'"
+    message = "kafka 2.0.1 performs the workload 'produce-consume', 'compacted' only, not 'admin-storm'"
     assert ProcessBackend().refuse(storm) == message
 
 
@@ -108,6 +113,41 @@ def test_membership_is_of_groups_alone() -> None:
 
     with pytest.raises(PlanError, match="membership is of the workloads groups and read-process-write, not of transactions"):
         checked(replace(plan, workload=replace(plan.workload, name="transactions")))
+
+
+def test_compacted_topics_are_promised_as_such() -> None:
+    """A promise of all records would accuse the cleaner, and one of the last of each key would excuse a loss."""
+    compacted, groups = (load_plan(REAL / f"{name}.yaml") for name in ("compacted", "groups"))
+
+    with pytest.raises(PlanError, match="workload compacted keeps the last record of each key"):
+        checked(replace(compacted, promise=groups.promise))
+    with pytest.raises(PlanError, match="workload groups promises no more than the last record of each key"):
+        checked(replace(groups, promise=compacted.promise))
+
+
+def test_seeds_of_the_compacted_workload_promise_last_records() -> None:
+    plans = [derive(seed, workload="compacted", faults=("crash",)) for seed in range(10)]
+
+    assert {topic.keeps for plan in plans for topic in plan.promise.topics} == {"last-of-key"}
+    assert {topic.keeps for topic in derive(1).promise.topics} == {UNSET}
+
+
+def test_auto_commit_is_of_groups_alone() -> None:
+    plan = load_plan(REAL / "groups-auto-commit.yaml")
+
+    with pytest.raises(PlanError, match="auto_commit is of the workload groups, not of transactions"):
+        checked(replace(plan, workload=replace(plan.workload, name="transactions")))
+    with pytest.raises(PlanError, match="auto_commit: interval_ms must be from 1 to 86400000, not 0"):
+        checked(replace(plan, workload=replace(plan.workload, auto_commit=AutoCommit(interval_ms=0))))
+
+
+def test_java_client_refuses_to_commit_at_delivery() -> None:
+    """It has no such setting: what it commits, an earlier poll gave."""
+    plan = load_plan(REAL / "groups-auto-commit.yaml")
+    workload = replace(plan.workload, client="java:4.1.0", auto_commit=AutoCommit(after="delivery"))
+
+    message = "client java:4.1.0 commits automatically what earlier polls gave (after: next-poll), not at once (after: delivery)"
+    assert refusal(replace(plan, workload=workload)) == message
 
 
 def test_old_release_refuses_that_its_coordinator_assigns() -> None:

@@ -9,8 +9,9 @@ from monitors.disks import DISKS
 from monitors.fetches import FETCHES
 from monitors.obedience import OBEDIENCE
 from reference.config import VARIANTS, TopicSpec
-from reference.effects import CreateReplica, DeleteReplica, Halt, WriteCheckpoint
+from reference.effects import CreateReplica, DeleteReplica, Flush, Halt, WriteCheckpoint
 from reference.errors import ErrorCode
+from reference.events import Flushed
 from reference.messages import (
     Batch,
     FetchReply,
@@ -104,6 +105,9 @@ BAD: dict[str, tuple[Turn, ...]] = {
     "created-beside-failed-directory": (BAD_DIR, creating_command()),
     "storage-error-without-failure": (FOLLOWS, turn_on_message("c1", fetch(), fetched(STORAGE))),
     "failure-not-shown": (turn_with(note("dir-failed", dir=0)),),
+    "ended-with-good-directory": (BAD_DIR, turn_with(Halt("log directory 0 failed"))),
+    "runs-without-directory": (BAD_DIR, turn_with(note("dir-failed", dir=1), note("gauge", gauge=2, detail=GAUGE))),
+    "fetched-before-flush": (RECOVERED, FOLLOWS, turn_with(send("b2", fetch(B1, offset=5)))),
     "untrue-gauge": (BAD_DIR, turn_with(note("gauge", gauge=2, detail=GAUGE))),
 }
 
@@ -168,29 +172,35 @@ GOOD: dict[str, tuple[Turn, ...]] = {
     "replica created while all directories are good": (creating_command(),),
     "storage error in a failed directory": (HELD, BAD_DIR, turn_on_message("c1", fetch(), fetched(STORAGE))),
     "gauge of the failed directories": (BAD_DIR,),
-    "process that ends tells no gauge": (turn_with(note("dir-failed", dir=0), Halt("log directory 0 failed")),),
+    "process that ends with its last directory": (BAD_DIR, turn_with(note("dir-failed", dir=1), Halt("no directory is left"))),
+    "fetch after the flush": (RECOVERED, FOLLOWS, turn_with(Flush(0, 1)), (Flushed(0, 1), [send("b2", fetch(B1, offset=5))])),
+    "fetch of what is left of a flushed log": (
+        *(RECOVERED, FOLLOWS, turn_with(Flush(0, 1)), (Flushed(0, 1), [])),
+        turn_with(note("truncate", tp=TP, offset=4), send("b2", fetch(B1, offset=4))),
+    ),
+    "process that closes ends at a failed directory": (SHUTS_DOWN, turn_with(note("dir-failed", dir=0), Halt("one failed"))),
 }
 
 JUDGED = (*OBEDIENCE, *FETCHES, *DISKS)
 INIT_DELETES = replace(CONFIG, variant=VARIANTS["v3"])
+SPEC = TopicSpec(name="t", partitions=1, replication_factor=3, min_insync_replicas=1, flush="before_ack")
+FLUSHED_FIRST = replace(CONFIG, topics=(SPEC,))
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_rule_of_brokers_is_broken(name: str) -> None:
-    config = INIT_DELETES if name == "unlisted-replica-kept" else CONFIG
+    config = {"unlisted-replica-kept": INIT_DELETES, "fetched-before-flush": FLUSHED_FIRST}.get(name, CONFIG)
     assert broken(*BAD[name], rules=JUDGED, config=config)[-1:] == [name]
 
 
 @pytest.mark.parametrize("name", GOOD)
 def test_what_a_broker_may_do_breaks_nothing(name: str) -> None:
-    config = INIT_DELETES if name.startswith("unlisted") else CONFIG
+    config = INIT_DELETES if name.startswith("unlisted") else FLUSHED_FIRST if name.startswith("fetch ") else CONFIG
     assert broken(*GOOD[name], rules=JUDGED, config=config) == []
 
 
 def test_acks_1_waits_for_the_disk_where_the_topic_says_so() -> None:
-    spec = TopicSpec(name="t", partitions=1, replication_factor=3, min_insync_replicas=1, flush="before_ack")
-
-    assert broken(LEADS, turn_on_message("c1", produce(1)), rules=FETCHES, config=replace(CONFIG, topics=(spec,))) == []
+    assert broken(LEADS, turn_on_message("c1", produce(1)), rules=FETCHES, config=FLUSHED_FIRST) == []
 
 
 def test_fetch_that_names_its_last_epoch_may_be_beyond_the_end() -> None:

@@ -6,8 +6,10 @@ from msgspec.structs import replace
 from monitors.commands import COMMANDS
 from monitors.znodes import ZNODES
 from reference.coordination import admin_paths, paths
+from reference.coordination.admin_paths import Reassignment
 from reference.coordination.api import (
     Checked,
+    Children,
     Create,
     Created,
     Data,
@@ -154,6 +156,18 @@ WRITTEN = (Written(1), Written(4))
 NEXT = replace(LEADER_2, leader_epoch=LeaderEpoch(8), zk_version=ZkVersion(4))
 ANSWERED = turn_on_message("b2", UpdateMetadataReply(1, NONE))
 
+# b2 was told something and then registered anew
+TOPICS_LISTED = (turn_with(zk(6, GetChildren(paths.TOPICS, watch=True))), answers(6, Children(("t",))))
+DELETED_BY_HAND = (turn_with(zk(6, GetChildren(paths.TOPICS, watch=True))), answers(6, Children(())))
+SECOND_LIFE = (ELECTED, *THREE, *TOPICS_LISTED, reads(), read(LEADER_2), turn_with(lead(1, LEADER_2, init=True)))
+
+
+def tells_second_life(*told: PartitionState) -> Turn:
+    """b2 is told these states under its next registration, once that is read."""
+    return answers(6, effects=(send("b2", LeaderAndIsr(2, B1, EPOCH, Incarnation(21), init=False, states=told, number=2)),))
+
+
+LOOKED_FOR = (turn_with(zk(8, Exists(paths.state_path(TP)))), answers(8, NoNode()))  # by a deletion
 NARROWED = (turn_with(assign(B3, B1)), answers(90, Checked(), Written(4)))
 
 BAD: dict[str, tuple[Turn, ...]] = {
@@ -161,6 +175,10 @@ BAD: dict[str, tuple[Turn, ...]] = {
     "state-not-told": (*IDLE_B2, ANSWERED, *ELECTS, answers(91, *WRITTEN)),
     "stranger-stopped": (ELECTED, *THREE, deletes("b4")),
     "init-incomplete": (ELECTED, *THREE, reads(), begins(())),
+    "init-dropped": (
+        *(ELECTED, reads(), read(LEADER_2, lead(1, LEADER_2, init=True))),
+        turn_with(note("command-unanswered", broker=B2, incarnation=20, detail="LeaderAndIsr"), lead(2, LEADER_2)),
+    ),
     "init-missing": (ELECTED, reads(), read(LEADER_2, lead(1, LEADER_2))),
     "new-replica-again": (
         ELECTED,
@@ -205,10 +223,33 @@ GOOD: dict[str, tuple[Turn, ...]] = {
     ),
     "replicas of a deleted partition stopped": (ELECTED, *THREE, deletes("b3")),
     "replica stopped that a move dropped after the deletion had read it": (
-        *(ELECTED, *THREE, turn_with(zk(8, Exists(paths.state_path(TP)))), *NARROWED),
+        ELECTED,
+        *THREE,
+        *LOOKED_FOR,
+        *NARROWED,
         deletes("b2"),
     ),
+    "and the controller has read the topic again": (
+        *(ELECTED, *THREE, *LOOKED_FOR, *NARROWED, turn_with(zk(7, GetData(paths.topic_path("t"))))),
+        answers(7, Data(paths.topic_payload(((B3, B1),)), 4, 9)),
+        deletes("b2"),
+    ),
+    "and the removal read topic and state at once": (
+        *(ELECTED, turn_with(zk(8, GetData(paths.topic_path("t")), Exists(paths.state_path(TP))))),
+        *(answers(8, Data(paths.topic_payload(((B2, B3, B1),)), 3, 9), NoNode()), *NARROWED, deletes("b2")),
+    ),
     "first command lists what has a state": (ELECTED, *THREE, reads(), begins((LEADER_2,))),
+    "partition of a topic that is gone is not asked for": (*SECOND_LIFE, *DELETED_BY_HAND, tells_second_life()),
+    "partition that gets a state anew is not asked for before that is there": (
+        # Seed 880105 of `--faults clock,zookeeper,disk --profile beyond --workload everything`.
+        *(*SECOND_LIFE, *LOOKED_FOR, turn_with(zk(7, Create(paths.state_path(TP), paths.state_payload(state(0, 0)))))),
+        tells_second_life(),
+    ),
+    "next registration is told everything": (*SECOND_LIFE, tells_second_life(LEADER_2)),
+    "partition that moves is not asked for": (
+        *(*SECOND_LIFE, turn_with(zk(9, GetData(admin_paths.REASSIGN)))),
+        *(answers(9, Data(admin_paths.reassignments_payload({TP: Reassignment((B3, B1))}), 0, 9)), tells_second_life()),
+    ),
     "partition without a state is not listed": (
         *(ELECTED, *THREE, reads()),
         answers(8, NoNode(), effects=(send("b2", LeaderAndIsr(1, B1, EPOCH, Incarnation(20), init=True, states=(), number=1)),)),
@@ -326,6 +367,11 @@ def test_what_a_controller_may_tell_breaks_nothing(name: str) -> None:
 )
 def test_another_form_of_a_znode_is_seen(path: str, data: bytes, flags: dict[str, bool]) -> None:
     assert broken(writes(path, data, **flags), rules=ZNODES) == ["another-znode-form"]
+
+
+def test_next_registration_is_told_of_each_replica() -> None:
+    """R-181: a new instance under the same id is told everything again."""
+    assert broken(*SECOND_LIFE, tells_second_life(), rules=COMMANDS) == ["init-incomplete"]
 
 
 def test_leader_of_an_earlier_protocol_writes_its_own_isr() -> None:

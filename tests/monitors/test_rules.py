@@ -13,20 +13,24 @@ from monitors.moves import MOVES
 from monitors.replicas import REPLICAS
 from monitors.rules import RULES
 from reference.config import VARIANTS
-from reference.coordination import paths
-from reference.coordination.api import Children, Data, Exists, GetChildren, GetData, Written
-from reference.effects import CreateReplica, SetTimer, ZkRequest
+from reference.coordination import admin_paths, paths
+from reference.coordination.api import AnyAnswer, Children, Data, Exists, GetChildren, GetData, NoNode, SetData, Written
+from reference.effects import AnyEffect, CreateReplica, SetTimer, ZkConnect, ZkRequest
 from reference.errors import ErrorCode
 from reference.events import ConnectionLost, TimerFired, ZkReplied, ZkState
 from reference.messages import (
     IsrChangeReply,
     IsrResult,
+    LeaderAndIsr,
     MetadataHeartbeatReply,
     StopReplicaReply,
 )
 from reference.types import (
+    NO_CONTROLLER_EPOCH,
     Address,
     BrokerState,
+    Incarnation,
+    TopicPartition,
 )
 from tests.monitors import test_broker_rules, test_controller_rules
 from tests.monitors.scene import (
@@ -47,6 +51,7 @@ from tests.monitors.scene import (
     FENCED,
     FOLLOWS,
     FOLLOWS_B2,
+    GUARD,
     HELD,
     LEADS,
     LIST,
@@ -105,8 +110,54 @@ LEADS_FROM_3 = (
     commanded("b2", note("became-leader", tp=TP, leader_epoch=7, hw=3), obeyed("b2"), leader=1, version=3),
 )
 
+CANCEL = admin_paths.REASSIGN_CANCEL
+
+
+def answered_with(number: int, *answers: AnyAnswer, effects: tuple[AnyEffect, ...] = ()) -> Turn:
+    return ZkReplied(number, answers), [*effects]
+
+
+ENTRY = admin_paths.reassignments_payload({TP: admin_paths.Reassignment((B3, B1), (B2, B3))})
+REORDERS = admin_paths.reassignments_payload({TP: admin_paths.Reassignment((B3, B1), (B1, B3))})
+MOVE = admin_paths.Reassignment((B3, B1), (B2, B3))
+OTHER = TopicPartition("t-1")
+
+
+def pending(entries: dict[TopicPartition, admin_paths.Reassignment]) -> AnyEffect:
+    """The write of the pending moves."""
+    return ZkRequest(14, (GUARD, SetData(admin_paths.REASSIGN, admin_paths.reassignments_payload(entries), 0)), atomic=True)
+
+
+MOVES_FROM_B2 = (
+    turn_with(ZkRequest(11, (Exists(admin_paths.REASSIGN, watch=True),))),
+    answered_with(11, Data(ENTRY, 0, 9), effects=(ZkRequest(12, (Exists(CANCEL, watch=True),)),)),
+)
+SESSION_ENDS: Turn = (ZkState("expired"), [note("controller-resigned"), ZkConnect()])
+
 BAD: dict[str, tuple[Turn, ...]] = {
     "narrowed-early": (ELECTED, ACTIVE_B2, *THREE, turn_with(stop(2)), turn_with(assign(B3, B1))),
+    "narrowed-untold": (
+        *(ELECTED, LIST, registered(1, 2, 3), *THREE, turn_with(ZkRequest(5, (GetData(paths.broker_path(B2)),)))),
+        *((ZkReplied(5, (Data(REGISTRATION, 0, 20),)), []), turn_with(lead(1, state())), led(1), turn_with(assign(B3, B1))),
+    ),
+    "cancelled-move-goes-on": (ELECTED, *MOVES_FROM_B2, answered_with(12, Data(b"", 0, 9)), *THREE, turn_with(assign(B3, B1))),
+    "begun-while-cancelled": (
+        *(ELECTED, *MOVES_FROM_B2, answered_with(12, Data(b"", 0, 9))),
+        turn_with(pending({TP: MOVE, OTHER: MOVE})),
+    ),
+    "original-replaced": (
+        *(ELECTED, *MOVES_FROM_B2, answered_with(12, NoNode())),
+        turn_with(pending({TP: admin_paths.Reassignment((B3, B1), (B3, B2))})),
+    ),
+    "assigned-in-another-order": (
+        *(ELECTED, *MOVES_FROM_B2, answered_with(12, NoNode()), *THREE),
+        turn_with(assign(B1, B3)),
+    ),
+    "watched-out-of-office": (REGISTERED, LIST),
+    "asked-without-notification": (ELECTED, turn_with(lead(1, state())), led(1, lead(2, state()))),
+    "fence-too-late": (turn_with(SetTimer("fence", 9001, 9001)),),
+    "session-not-renewed": ((ZkState("expired"), []),),
+    "fence-postponed-by-refusal": (*BEATS, answer(ErrorCode.NOT_CONTROLLER, FENCE)),
     "deleted-before-stopped": (
         *(ELECTED, ACTIVE_B2, turn_with(stop(2))),
         turn_with(note("command-unanswered", broker=B2, incarnation=20, detail="StopReplica"), stop(3, delete=True)),
@@ -131,7 +182,7 @@ BAD: dict[str, tuple[Turn, ...]] = {
         *(ELECTED, turn_on_message("b3", beat(B3, 31), grant("b3")), reads()),
         read(state(), write(state(leader=3, stamp=30))),
     ),
-    "outlives-its-session": (ELECTED, turn_with(metadata(1)), (ZkState("expired"), [])),
+    "outlives-its-session": (ELECTED, turn_with(metadata(1)), (ZkState("expired"), [ZkConnect()])),
     "answered-out-of-office": (turn_on_message("b3", beat(B3, 30), grant("b3")),),
     "state-not-granted": (ELECTED, STOPPING, turn_on_message("b3", beat(B3, 30), grant("b3"))),
     "refusal-does-not-fence": (*BEATS, answer(REFUSED)),
@@ -178,6 +229,28 @@ BAD: dict[str, tuple[Turn, ...]] = {
 }
 
 GOOD: dict[str, tuple[Turn, ...]] = {
+    "pending moves written while all go back": (
+        *(ELECTED, *MOVES_FROM_B2, answered_with(12, Data(b"", 0, 9))),
+        turn_with(pending({TP: MOVE})),
+    ),
+    "move begun that nobody cancels": (
+        *(ELECTED, *MOVES_FROM_B2, answered_with(12, NoNode())),
+        turn_with(pending({TP: MOVE, OTHER: MOVE})),
+    ),
+    "widened to all replicas of the move and before it": (
+        *(ELECTED, *MOVES_FROM_B2, answered_with(12, NoNode()), *THREE),
+        turn_with(assign(B2, B3, B1)),
+    ),
+    "registrations watched in office": (ELECTED, LIST),
+    "told again after a notification": (
+        *(ELECTED, turn_with(lead(1, state())), led(1)),
+        turn_with(ZkRequest(13, (GetData(f"{paths.LOG_DIR_EVENTS}/event-1"),))),
+        answered_with(13, Data(paths.log_dir_event_payload(B2), 0, 9), effects=(lead(2, state()),)),
+    ),
+    "told again to another registration": (
+        *(ELECTED, turn_with(lead(1, state())), led(1)),
+        turn_with(send("b2", LeaderAndIsr(2, B1, EPOCH, Incarnation(21), init=False, states=(state(),), number=2))),
+    ),
     "proposal from the version of the command": (*LEADS_FROM_3, turn_with(send("b2", propose(7, version=3)))),
     "later proposal from a later version": (
         *(*LEADS_FROM_3, turn_with(send("b2", propose(7, version=3)))),
@@ -260,7 +333,10 @@ GOOD: dict[str, tuple[Turn, ...]] = {
         *(ELECTED, turn_on_message("b3", beat(B3, 30), grant("b3")), reads()),
         read(state(), write(state(leader=3, stamp=30))),
     ),
-    "controller resigns with its session": (ELECTED, turn_with(metadata(1)), (ZkState("expired"), [note("controller-resigned")])),
+    "controller resigns with its session": (
+        *(ELECTED, turn_with(metadata(1))),
+        SESSION_ENDS,
+    ),
     "session that is lost but not over": (ELECTED, turn_with(metadata(1)), (ZkState("disconnected"), [])),
     "heartbeat refused out of office": (
         turn_on_message(
@@ -293,6 +369,23 @@ GOOD: dict[str, tuple[Turn, ...]] = {
     "fenced broker refuses": (FENCED, turn_on_message("c1", fetch(), fetched(ErrorCode.BROKER_NOT_AVAILABLE))),
     "request from before the fence is answered": (LEADS, turn_on_message("c1", fetch()), FENCED, turn_with(fetched())),
     "unfenced broker serves": (LEADS, FENCED, UNFENCED, turn_on_message("c1", fetch(), fetched())),
+    "request with the number of one that was refused": (
+        *(LEADS, FENCED, turn_on_message("c1", fetch(), fetched(ErrorCode.BROKER_NOT_AVAILABLE))),
+        *(UNFENCED, turn_on_message("c1", fetch(), fetched())),
+    ),
+    "command with the number of one for another registration": (
+        *(REGISTERED, commanded("b2", obeyed("b2", STALE), to=9)),
+        commanded("b2", obeyed("b2")),
+    ),
+    "command with the number of one of an older controller": (
+        *(REGISTERED, commanded("b2", obeyed("b2"), epoch=NEW)),
+        commanded("b3", obeyed("b3", ErrorCode.STALE_CONTROLLER_EPOCH), epoch=EPOCH),
+        commanded("b3", obeyed("b3"), epoch=NEW),
+    ),
+    "command in a layout without an epoch of the controller": (
+        *(REGISTERED, commanded("b2", obeyed("b2"), epoch=NEW)),
+        commanded("b3", obeyed("b3"), epoch=NO_CONTROLLER_EPOCH),
+    ),
     "command for another registration refused": (REGISTERED, commanded("b2", obeyed("b2", STALE), to=9)),
     "older controller refused": (
         *(REGISTERED, commanded("b2", obeyed("b2"), epoch=NEW)),
@@ -326,6 +419,27 @@ GOOD: dict[str, tuple[Turn, ...]] = {
     ),
     "acks=1 does not wait for the high watermark": (LEADS, turn_on_message("c1", produce(1), acknowledged(7))),
     "leader appends": (LEADS, turn_with(note("append", tp=TP, detail="leader", batches=(batch(1),)))),
+    "move narrowed after a deletion was told": (
+        *(ELECTED, LIST, registered(1, 2, 3), *THREE, turn_with(ZkRequest(5, (GetData(paths.broker_path(B2)),)))),
+        *((ZkReplied(5, (Data(REGISTRATION, 0, 20),)), []), turn_with(stop(1, delete=True)), stopped(1)),
+        turn_with(assign(B3, B1)),
+    ),
+    "replicas in the order before the move that is rolled back": (
+        # Seed 990218 of `--faults disk,zookeeper,crash --profile beyond --workload everything`.
+        *(ELECTED, turn_with(ZkRequest(11, (Exists(admin_paths.REASSIGN, watch=True), Exists(CANCEL, watch=True))))),
+        *(answered_with(11, Data(REORDERS, 0, 9), Data(b"", 0, 9)), *THREE, turn_with(assign(B1, B3))),
+    ),
+    "assignment that names an older version, which ZooKeeper refuses": (  # seed 990231 of the same
+        *(ELECTED, LIST, registered(1, 2, 3), *THREE, turn_with(ZkRequest(5, (GetData(paths.broker_path(B2)),)))),
+        *((ZkReplied(5, (Data(REGISTRATION, 0, 20),)), []), turn_with(lead(1, state())), led(1)),
+        turn_with(assign(B3, B1, version=2)),
+    ),
+    "move that nobody cancels": (ELECTED, *MOVES_FROM_B2, answered_with(12, NoNode()), *THREE, turn_with(assign(B3, B1))),
+    "cancelled move goes back": (
+        *(ELECTED, *MOVES_FROM_B2, answered_with(12, Data(b"", 0, 9)), *THREE),
+        turn_with(assign(B2, B3)),
+    ),
+    "session renewed": ((ZkState("expired"), [ZkConnect()]),),
     "follower truncates": (FOLLOWS, turn_with(note("truncate", tp=TP, offset=3))),
     "leader proposes": (LEADS, turn_with(send("b2", propose(7)))),
     "role that the command gives": (
@@ -341,7 +455,7 @@ GOOD: dict[str, tuple[Turn, ...]] = {
     ),
     "right log end": (REGISTERED, FOLLOWS, turn_with(APPENDS), log_ends_at(2)),
     "closed when the retries are used up": (LEADS, SHUTS_DOWN, (TimerFired("hand-over"), [note("resigned", tp=TP)])),
-    "later commands have no flag": (ELECTED, turn_with(lead(1, state(), init=True)), led(1, lead(2, state()))),
+    "later commands have no flag": (ELECTED, turn_with(lead(1, state(), init=True)), led(1, lead(2, state(8)))),
     "first command repeated after a timeout": (
         *(ELECTED, turn_with(lead(1, state(), init=True))),
         turn_with(note("command-unanswered", broker=B2, incarnation=20, detail="LeaderAndIsr"), lead(2, state(), init=True)),

@@ -11,7 +11,7 @@ from reference.events import AnyEvent, Booted, Received
 from reference.messages import AnyMessage
 from reference.types import Address, BrokerId
 
-CONFIG = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=())
+CONFIG = BrokerConfig(broker=BrokerId(1), variant=SAFE, topics=(), log_dirs=2)
 
 Turn = tuple[AnyEvent, list[AnyEffect]]
 

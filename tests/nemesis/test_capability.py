@@ -14,6 +14,7 @@ from nemesis.faults import (
     Crash,
     CrashAt,
     DeposedAt,
+    DirFailure,
     Packets,
     Partition,
     Reset,
@@ -34,6 +35,12 @@ def test_process_backend_cannot_strike_at_effects() -> None:
     unable = {type(fault) for fault in map(sample, get_args(AnyFault)) if isinstance(ability("process", fault), Cannot)}
 
     assert unable == {CrashAt, AnswerLost, AnswerLate, DeposedAt, ZooKeeperLinks}
+
+
+@pytest.mark.parametrize("backend", ["process", "docker"])
+def test_real_backends_fail_no_directory_at_an_append(backend: Backend) -> None:
+    assert isinstance(ability(backend, DirFailure(append="produce")), Cannot)
+    assert isinstance(ability(backend, DirFailure()), Can)
 
 
 def test_containers_refuse_faults_of_a_client_place() -> None:

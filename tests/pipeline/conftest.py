@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -10,7 +11,10 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from bench.local_spark import CONF, local_spark
+from pipeline.dataset import ingest
 from pipeline.session import missing, session
+from pipeline.storage import Storage, storage_at
+from tests.pipeline.records import six_entries
 
 
 @pytest.fixture(scope="session")
@@ -52,3 +56,12 @@ def s3(s3_server: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureR
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     return f"s3://bucket/{quote(request.node.name, safe='')}?endpoint_override={s3_server}"
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    """A dataset of four runs in four parts."""
+    place = storage_at(tmp_path / "dataset")
+    for seed in range(4):
+        ingest(place, "one", six_entries(seed, seed + 1))
+    return place

@@ -142,6 +142,10 @@ ROWS = PLAIN | _each_row(_set("verdict", "VALID"), _set("verdict", "PERHAPS"))
 ROWS |= {
     "another build's, sealed": _of_row(lambda content: content.update(code="0" * 12), sealed=True),
     "another seed's result, sealed": _with_result_of_another,
+    "another protocol's, sealed": _of_row(_set("protocol", "kip101"), sealed=True),
+    "another backend's, sealed": _of_row(_set("backend", "docker"), sealed=True),
+    "another outcome, sealed": _of_row(_set("outcome", "interrupted"), sealed=True),
+    "late with a result, sealed": _of_row(lambda content: content.update(state="late"), sealed=True),
     "another campaign's, sealed": _of_row(lambda content: content["result"].update(repeat="highwater run --seed 0"), sealed=True),
 }
 RULINGS = PLAIN | _each_row(_valid, _unknown)
@@ -223,11 +227,20 @@ def doubled_rows(rows: pa.Table) -> pa.Table:
     return pa.concat_tables([rows, rows])
 
 
+def five_of_twelve_rows(rows: pa.Table) -> pa.Table:
+    """The first rows, as if the others had never been."""
+    return rows.slice(0, rows.num_rows * 5 // 12)
+
+
 def _without_last(rows: pa.Table) -> pa.Table:
     return rows.drop_columns(rows.column_names[-1:])
 
 
-FILES = PLAIN | {"doubled": of_table(doubled_rows), "dropped column": of_table(_without_last)}
+FILES = PLAIN | {
+    "doubled": of_table(doubled_rows),
+    "five of twelve rows": of_table(five_of_twelve_rows),
+    "dropped column": of_table(_without_last),
+}
 VERDICTS: dict[str, Damage] = {
     "INVALID made VALID": of_table(partial(with_value, name="verdict", value="VALID")),
     "null verdict": of_table(partial(with_value, name="verdict", value=None)),

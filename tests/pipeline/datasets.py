@@ -5,12 +5,14 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from history.seed import Rng
-from pipeline.dataset import Entry, ingest
+from pipeline import dataset, inventory
+from pipeline.dataset import Entry, Part, commit, ingest, parts_of
 from pipeline.record import Record
-from pipeline.storage import storage_at
+from pipeline.storage import Storage, storage_at
 from pipeline.tables import OF_A_RECORD, TABLES, Table, arrow_schema
 
 FAULTS = ("clog", "crash-leader", "disk-full", "isolate-leader", "pause-long")
@@ -48,6 +50,15 @@ def write_dataset(folder: Path, campaigns: Sequence[Made]) -> Path:
             [Entry(run_of(made, seed), partial(_record, made, seed)) for seed in made.seeds],
         )
     return folder
+
+
+def without_inventory(storage: Storage) -> list[Part]:
+    """Make a dataset one from before there was an inventory; returns its parts."""
+    for part in parts_of(storage):
+        earlier = replace(part, listed=UNSET)
+        commit(storage, replace(earlier, seal=dataset._seal(earlier)))
+    storage.delete([inventory.NAME])
+    return parts_of(storage)
 
 
 def _record(made: Made, seed: int) -> Record:

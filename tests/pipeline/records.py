@@ -1,8 +1,11 @@
 """Records for tests of datasets: small, made without judging."""
 
+from functools import partial
+
 from checkers.engine.verdict import Anomaly, Findings, Verdict, merge
 from checkers.sketches import history_of
 from history.history import History
+from pipeline.dataset import Entry
 from pipeline.record import Known, Record, record_of
 
 HISTORY = history_of(
@@ -33,3 +36,11 @@ def verdict(*, invalid: bool = True) -> Verdict:
 def record(seed: int, protocol: str = "v3", history: History = HISTORY) -> Record:
     """The record of a small run; even seeds are VALID."""
     return record_of(facts_of_run(seed, protocol), history, verdict(invalid=seed % 2 == 1))
+
+
+SIX = [record(seed) for seed in range(6)]
+
+
+def six_entries(first: int, last: int) -> list[Entry]:
+    """Those of `SIX` from `first` up to `last`, to be taken in."""
+    return [Entry(SIX[seed].run, partial(list.__getitem__, SIX, seed)) for seed in range(first, last)]

@@ -144,7 +144,7 @@ def test_lost_item_of_a_block_is_done_again_alone(place: Place) -> None:
     """The environment failed for one item: the other rows of the block are kept."""
     place.do_block(0)
     done, lost = place.blocks.rows(0)
-    place.blocks.write(0, [done, replace(lost, state="lost", words="a full disk", seal="")])
+    place.blocks.write(0, [done, replace(lost, state="lost", words="a full disk", result=msgspec.Raw(b"null"), seal="")])
     place.blocks.mend()
 
     assert place.keys == ["0000"]

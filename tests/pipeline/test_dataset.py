@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from history import parquet
 from history.errors import HistoryError
-from pipeline import dataset
+from pipeline import dataset, inventory
 from pipeline.dataset import Entry, Ingested, Refused, commit, committed, compact, ingest, parts_of, with_evidence
 from pipeline.errors import PipelineError
 from pipeline.owner import owned
@@ -27,6 +27,7 @@ from pipeline.record import Record
 from pipeline.storage import Storage, storage_at
 from pipeline.tables import OF_A_RECORD, TABLES, Table
 from pipeline.verification import verify, whole_parts
+from tests.pipeline.datasets import without_inventory
 from tests.pipeline.records import HISTORY, record
 
 _RECORDS = {(seed, protocol): record(seed, protocol) for seed in range(7) for protocol in ("safe", "v3")}
@@ -140,7 +141,16 @@ def test_name_that_is_no_folder_or_is_a_number_is_refused(storage: Storage, name
     odd = record(1, name)
     with pytest.raises(PipelineError, match="protocol"):
         ingest(storage, "first", [Entry(odd.run, lambda: odd)])
-    assert storage.names() == []
+    assert storage.names() == [inventory.NAME]
+
+
+def test_names_that_differ_in_capitals_only_are_refused(storage: Storage) -> None:
+    """Where a file system takes them for one, they share a folder, and each ingest would delete the files of the other."""
+    ingest(storage, "now", _entries(_ALL[:1]))
+
+    with pytest.raises(PipelineError, match="has a campaign now; 'Now' differs in capitals only"):
+        ingest(storage, "Now", _entries(_ALL[1:2]))
+    assert verify(storage) == []
 
 
 # --- properties -----------------------------------------------------------------------------------------------------------------
@@ -162,7 +172,7 @@ def test_any_order_of_ingests_gives_the_same_rows(
             ingest(piecemeal, "first", _entries(batch))
         ingest(at_once, "first", _entries([key for batch in batches for key in batch]))
         if not any(batches):
-            assert piecemeal.names() == []
+            assert parts_of(piecemeal) == []
             return
         before = _all_rows(piecemeal)
         compact(piecemeal)
@@ -383,15 +393,20 @@ def test_dataset_that_lost_a_manifest_is_not_read(campaigns: tuple[str, ...], st
     """Its runs would be missing without a word. While somebody writes, files without a manifest are new ones."""
     ingest(storage, "first", _entries(_ALL[::2][:3]))
     ingest(storage, "first", _entries(_ALL[1::2][:3]))
-    before = parts_of(storage)
+    before = without_inventory(storage)
     storage.delete([f"parts/{before[0].id}.json"])
 
     with pytest.raises(PipelineError, match=rf"parts/{before[0].id}\.json: missing, though there are files of its part"):
         whole_parts(storage, campaigns=campaigns)
     with owned(storage):
+        with pytest.raises(PipelineError, match="missing, though there are files of its part"):
+            whole_parts(storage, campaigns=campaigns)
+        for table in before[0].files:
+            name = before[0].path(table)
+            storage.write(name, storage.read(name))
         assert whole_parts(storage, campaigns=campaigns) == before[1:]
     ingest(storage, "first", _entries([*_ALL[::2][:3], *_ALL[1::2][:3]]))
-    assert whole_parts(storage, campaigns=campaigns) == before
+    assert [part.runs for part in whole_parts(storage, campaigns=campaigns)] == [part.runs for part in before]
 
 
 def test_part_is_taken_over_only_with_all_of_its_runs(storage: Storage) -> None:
@@ -479,3 +494,16 @@ def test_error_of_a_source_leaves_whole_parts(storage: Storage, monkeypatch: pyt
 def test_tables_are_those_of_a_record_and_the_evidence() -> None:
     assert set(TABLES) - set(OF_A_RECORD) == {"operations", "events"}
     assert replace(record(1), protocol="x").run == record(1).run
+
+
+def test_manifest_from_before_the_inventory_is_whole(tmp_path: Path) -> None:
+    """These bytes were written by the last version without an inventory; a new field must not change what its checksum covers."""
+    name, storage = "parts/06464df2b503d226.json", storage_at(str(tmp_path))
+    storage.write(
+        name,
+        b'{"id":"06464df2b503d226","version":1,"campaign":"c","protocol":"safe","runs":["r1","r2"],'
+        b'"files":{"runs":{"rows":2,"sha256":"ab"}},"replaces":[],"seal":"d1b734d9940da30d"}',
+    )
+
+    part = dataset.manifest_at(storage, name)
+    assert (part.runs, bool(part.listed)) == (("r1", "r2"), False)

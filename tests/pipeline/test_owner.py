@@ -10,12 +10,12 @@ from highwater.cli.main import run_command_line
 from pipeline.dataset import compact, ingest
 from pipeline.errors import PipelineError
 from pipeline.owner import owned
-from pipeline.storage import storage_at
+from pipeline.storage import Storage, storage_at
 
 _HOLDS = """
 import sys, time
 from pipeline.owner import owned
-from pipeline.storage import storage_at
+from pipeline.storage import Storage, storage_at
 with owned(storage_at(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -28,6 +28,16 @@ def test_second_writer_is_told_who_writes(tmp_path: Path) -> None:
         pass
     with owned(storage):
         assert storage.names() == []  # the lock is no file of the store
+
+
+@pytest.mark.parametrize("command", ["compact", "mend"])
+def test_folder_that_cannot_be_written_is_refused(command: str, storage: Storage, capsys: pytest.CaptureFixture[str]) -> None:
+    assert storage.folder is not None
+    (storage.folder / ".owner").unlink()
+    (storage.folder / ".owner").mkdir()  # as on a read-only file system, also for root
+
+    assert run_command_line(["store", command, storage.location]) == 2
+    assert capsys.readouterr().err == f"highwater: {storage.location}: cannot be written: Is a directory\n"
 
 
 @pytest.mark.slow

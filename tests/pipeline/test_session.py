@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from history.packages import PACKAGES
 from pipeline import session as module
 from pipeline.errors import PipelineError
-from pipeline.session import SETTINGS, cause, full_master, missing, parse_conf, session
+from pipeline.session import SETTINGS, _spark_settings, cause, full_master, missing, parse_conf, session
 from pipeline.stamp import MISMATCH, check_stamp, present_stamp
 
 
@@ -146,11 +146,28 @@ Caused by: java.io.EOFException: at the end
             "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: Job 1 cancelled\n\tat org.x",
             "Job 1 cancelled",
         ),
+        (
+            "An error occurred while calling o1.x.\n: org.apache.spark.SparkException: Exception thrown in awaitResult: \n"
+            "\tat org.x\n"
+            "Caused by: java.util.concurrent.ExecutionException: org.apache.spark.SparkException: [FILE_NOT_EXIST] It is gone.",
+            "[FILE_NOT_EXIST] It is gone.",
+        ),
         ("", "Spark does not say why"),
     ],
 )
 def test_error_of_spark_is_told_in_one_line(text: str, line: str) -> None:
     assert cause(text) == line
+
+
+@pytest.mark.parametrize(("master", "is_local"), [("local[2]", True), ("local-cluster[2,1,1024]", True), ("spark://a:1", False)])
+def test_java_of_a_local_master_has_the_cheap_compiler(master: str, is_local: bool) -> None:
+    """The executors of a cluster answer questions for hours, and have the optimizing one."""
+    settings = _spark_settings(master, {}, own_python=True)
+    own = _spark_settings(master, {"spark.executor.extraJavaOptions": "-Xint"}, own_python=True)
+
+    assert ("TieredStopAtLevel=1" in settings["spark.driver.extraJavaOptions"]) == is_local
+    assert ("TieredStopAtLevel=1" in settings.get("spark.executor.extraJavaOptions", "")) == is_local
+    assert own["spark.executor.extraJavaOptions"] == "-Xint"
 
 
 def test_code_stamp_covers_the_packages_of_the_wheel() -> None:

@@ -1,6 +1,6 @@
 """Each planted mistake of a log checker or of the judge of queues is found by its comparison, and by no other."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 import numpy as np
@@ -10,8 +10,10 @@ from msgspec.structs import replace
 
 from checkers.clients import (
     answers,
+    auto_commit,
     client_log,
     committed_offsets,
+    compaction,
     exactly_once,
     final_reads,
     group_delivery,
@@ -194,7 +196,7 @@ def truncated_records_stay_flushed(patch: Patch) -> None:
 
 def failed_final_reads_say_nothing(patch: Patch) -> None:
     """A former mistake: what was not read counts as read."""
-    patch.setattr(client_log, "unread", lambda promises, done, final, facts: ([], final_reads.Unread()))
+    patch.setattr(client_log, "unread", lambda *given, **named: ([], final_reads.Unread()))
 
 
 def every_read_is_final(patch: Patch) -> None:
@@ -234,6 +236,22 @@ def destroyed_bytes_excuse_no_group(patch: Patch) -> None:
     patch.setattr(group_delivery, "excuse_of_sessions", lambda events, facts, cuts: None)
 
 
+def crashed_member_is_done_with_its_records(patch: Patch) -> None:
+    """As one that polls again."""
+    handings = auto_commit._handings
+
+    def wrong(group: auto_commit._Group, key: str) -> Iterator[tuple[int, str, auto_commit._Handing]]:
+        return ((offset, value, handing._replace(done=handing.at)) for offset, value, handing in handings(group, key))
+
+    patch.setattr(auto_commit, "_handings", wrong)
+
+
+def one_key_alone_is_kept(patch: Patch) -> None:
+    """Of a partition, one key alone."""
+    last_by_key = compaction._last_by_key
+    patch.setattr(compaction, "_last_by_key", lambda records: last_by_key(sorted(records)[:1]))
+
+
 MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (acks_1_promises_a_record, "operations", "offset-agreement"),
     (log_that_ends_early_agrees, "events", "isr-agreement"),
@@ -269,6 +287,8 @@ MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (commit_under_way_is_a_zombies, "takeovers", "zombies"),
     (rejection_is_not_final, "sharing", "share-groups"),
     (destroyed_bytes_excuse_no_group, "deliveries", "group-delivery"),
+    (crashed_member_is_done_with_its_records, "auto-commits", "auto-commit"),
+    (one_key_alone_is_kept, "compacted", "compaction"),
 ]
 
 

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from monitors.engine import Watch
+from monitors.watch import watch_of
 from reference.config import SAFE, BrokerConfig, TopicSpec, Variant
 from reference.coordination import paths
 from reference.coordination.api import Create, Data, GetData
@@ -143,14 +145,16 @@ class Disk:
 
 
 class Lab:
-    """A cluster of brokers 1..n with one topic `t` of one partition."""
+    """A cluster of n brokers, whose ids begin at `first`, with one topic `t` of one partition."""
 
+    checks_rules: bool = True  # a turn that breaks a rule of `monitors/` fails the test
     checks_clones: bool = True  # also handle each event with a clone; tables of hundreds of clusters turn this off
 
     def __init__(
         self,
         brokers: int = 3,
         *,
+        first: int = 1,
         variant: Variant = SAFE,
         replicas: tuple[int, ...] | None = None,
         min_isr: int = 1,
@@ -159,7 +163,7 @@ class Lab:
         log_dirs: int = 1,
     ) -> None:
         self.zk = MemoryZooKeeper.boot()
-        self.ids = tuple(range(1, brokers + 1))
+        self.ids = tuple(range(first, first + brokers))
         replicas = replicas or self.ids
         flush: Literal["none", "before_ack"] = "before_ack" if before_ack else "none"
         topic = TopicSpec(name="t", partitions=1, replication_factor=len(replicas), min_insync_replicas=min_isr, flush=flush)
@@ -167,6 +171,7 @@ class Lab:
             i: BrokerConfig(broker=BrokerId(i), variant=variant, topics=(topic,), log_dirs=log_dirs) for i in self.ids
         }
         self.nodes: dict[int, Node] = {}
+        self.watches: dict[int, Watch] = {}  # the rules over this life of each broker
         self.sessions: dict[int, int] = {}
         self.disks = {i: Disk(log_dirs) for i in self.ids}
         self.process_numbers = dict.fromkeys(self.ids, 0)
@@ -198,6 +203,7 @@ class Lab:
         self.process_numbers[i] += 1
         self.timers[i] = {}
         self.nodes[i] = Node.boot(self.configs[i], self.disks[i].image(), self.process_numbers[i])
+        self.watches[i] = watch_of(self.configs[i])
         self.handle_event(i, Booted())
 
     def crash(self, i: int) -> None:
@@ -237,6 +243,10 @@ class Lab:
         assert clone is None or clone.handle(event, now=now) == effects, (
             "a decoded clone must return the same effects as its original"
         )
+        broken = self.watches[i].turn(event, effects)
+        # The rules that hold follow from the settings at the start; some tests exchange these later.
+        if self.checks_rules and node.state.config == self.configs[i]:
+            assert not broken, f"b{i} broke rules: {'; '.join(str(note.detail) for note in broken)}"
         failures = perform(
             effects,
             lambda effect: self._perform(i, effect),

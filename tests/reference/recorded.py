@@ -11,6 +11,7 @@ from reference.config import VARIANTS, Variant
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Create, SetData
 from reference.effects import AnyEffect, Send, ZkRequest
+from reference.events import ZkReplied
 from reference.machine import Now, Turn
 from reference.replica import isr
 from reference.replica.partition import Leader
@@ -62,6 +63,13 @@ class Recorded(Lab):
         for i, effect in delayed:
             super()._perform(i, effect)
 
+    def release_writes_without_answers(self) -> None:
+        """Perform the writes that are on their way, lose their answers, and delay no later ones."""
+        self.delays_write = lambda *_: False
+        delayed, self.delayed_writes = self.delayed_writes, []
+        for i, effect in delayed:
+            self.zk.submit(self.sessions[i], effect.ops, atomic=effect.atomic)
+
     def clear_record(self) -> None:
         """Forget what was recorded so far."""
         self.log = []
@@ -73,6 +81,28 @@ class Recorded(Lab):
     def sent(self, kind: type[M]) -> list[tuple[int, str, M]]:
         """Sender, receiver and message of each message of this kind."""
         return [(i, op.to, op.message) for i, op in self.log if isinstance(op, Send) and isinstance(op.message, kind)]
+
+
+class LateAnswers(Recorded):
+    """ZooKeeper answers what b1 reads below `late` only when `answer_now` says so."""
+
+    late = ""
+    answers: list[ZkReplied]
+
+    def _perform(self, i: int, effect: AnyEffect) -> str | None:
+        if not (self.late and i == 1 and isinstance(effect, ZkRequest) and effect.ops[0].path.startswith(self.late)):
+            return super()._perform(i, effect)
+        answers, fired = self.zk.submit(self.sessions[i], effect.ops, atomic=effect.atomic)
+        self.answers.append(ZkReplied(effect.id, answers))
+        self.deliver_watches(fired)
+        return None
+
+    def answer_now(self) -> None:
+        """Hand over the answers, and delay no later ones."""
+        self.late = ""
+        for answer in self.answers:
+            self.handle_event(1, answer)
+        self.settle()
 
 
 def settled_cluster(variant: str = "isr-via-zookeeper", *, brokers: int = 4, min_isr: int = 1, log_dirs: int = 1) -> Recorded:

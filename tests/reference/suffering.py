@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from history.seed import Rng
-from reference.config import VARIANTS, TopicSpec
+from reference.config import VARIANTS, Protocol, TopicSpec
 from reference.coordination import paths
 from reference.coordination.api import AnyAnswer, AnyOp, Create, Data, GetChildren, GetData, Unknown
 from reference.coordination.memory import Fired
@@ -22,6 +22,8 @@ from reference.types import TopicId, TopicPartition
 from tests.reference.lab import Directory, Lab
 
 BROKERS = 5
+FIRST = 8  # so that ids have one digit or two
+BEFORE_ACK = "u"  # its records are flushed before they are acknowledged
 TOPICS = ("t", "u")
 Life = tuple[TopicId, TopicPartition]  # a partition of one topic id; a new topic of the same name is another one
 
@@ -29,7 +31,9 @@ Life = tuple[TopicId, TopicPartition]  # a partition of one topic id; a new topi
 class Cluster(Lab):
     """The table-top cluster with a ZooKeeper that can be out of reach and a record of which batches are flushed."""
 
-    def __init__(self, rng: Rng, protocol: str, log_dirs: int) -> None:
+    checks_clones = False  # test_any_schedule.py does
+
+    def __init__(self, rng: Rng, protocol: str, log_dirs: int, speaks: Protocol) -> None:
         self.rng = rng
         self.abandoned_sessions: list[int] = []  # sessions of dead processes, and sessions that were replaced
         self.missed_events: dict[
@@ -38,10 +42,22 @@ class Cluster(Lab):
         self.durable: dict[tuple[int, int, TopicPartition], int] = {}  # batches that survive a power loss
         self.emptied: set[int] = set()
         self.promises = Promises()
-        super().__init__(BROKERS, variant=VARIANTS[protocol], replicas=(1, 2, 3), min_isr=2, log_dirs=log_dirs, start=False)
-        specs = tuple(TopicSpec(name=t, partitions=1, replication_factor=3, min_insync_replicas=2, flush="none") for t in TOPICS)
+        replicas = tuple(range(FIRST, FIRST + 3))
+        super().__init__(
+            BROKERS, first=FIRST, variant=VARIANTS[protocol], replicas=replicas, min_isr=2, log_dirs=log_dirs, start=False
+        )
+        specs = tuple(
+            TopicSpec(
+                name=topic,
+                partitions=1,
+                replication_factor=3,
+                min_insync_replicas=2,
+                flush="before_ack" if topic == BEFORE_ACK else "none",
+            )
+            for topic in TOPICS
+        )
         for i in self.ids:
-            self.configs[i] = replace(self.configs[i], topics=specs)
+            self.configs[i] = replace(self.configs[i], topics=specs, inter_broker_protocol=speaks)
         self.zk.submit(self.admin, (Create("/admin", b""),))
         for i in self.ids:
             self.start(i)

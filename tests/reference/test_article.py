@@ -10,10 +10,10 @@ from reference.coordination import paths
 from reference.coordination.api import Data, GetData
 from reference.effects import AnyEffect, Flush
 from reference.errors import ErrorCode
-from reference.events import TimerFired
-from reference.messages import Fetch, FetchReply, ProduceReply
+from reference.events import Received, TimerFired
+from reference.messages import Fetch, FetchReply, Produce, ProduceReply
 from reference.replica.partition import Leader
-from reference.types import BrokerId
+from reference.types import Address, BrokerId, Millis, ProducerId
 from tests.reference.lab import T0, Lab, carries
 from tests.reference.v3 import cluster_in_sync, crash_and_expire
 
@@ -192,6 +192,22 @@ def test_acks_decide_which_replicas_a_produce_waits_for(acks: int, answered: lis
     answers = [reply for reply in lab.client_replies if isinstance(reply, ProduceReply)]
 
     assert (at_once, len(answers)) == (answered, 0 if acks == 0 else 1)
+
+
+def test_batch_sent_again_waits_for_the_isr_as_well() -> None:
+    """R-140, B-66: the leader has it, and b3 not yet."""
+    lab = cluster_in_sync()
+    lab.is_held = carries(receiver="b3")
+    for correlation in (1, 2):
+        produce = Produce(correlation, T0, -1, ("x",), Millis(5000), producer_id=ProducerId(7), base_sequence=0)
+        lab.handle_event(1, Received(Address("c1"), produce))
+        lab.settle()
+    at_once = acknowledged(lab)
+    lab.is_held = lambda _: False
+    lab.settle()
+    lab.wait(1000)
+
+    assert (at_once, acknowledged(lab), lab.values(1)) == ([], [1, 2], ["x"])
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)])

@@ -57,7 +57,12 @@ def test_broker_that_nobody_answered_is_initial() -> None:
     lab = Lab(1, start=False)
     lab.is_held = carries(MetadataHeartbeatReply)
     lab.start(1)
-    lab.wait(8999)
+    lab.wait(5000)
+    refusal = MetadataHeartbeatReply(
+        lab.nodes[1].state.broker.membership.outstanding, ErrorCode.NOT_CONTROLLER, "not the controller", INACTIVE
+    )
+    lab.handle_event(1, Received(Address("b1"), refusal))  # by a broker that cannot say whether it is alive
+    lab.wait(3999)
     before = lab.nodes[1].state.broker.membership.state
     lab.wait(1)
 

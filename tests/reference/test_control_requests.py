@@ -6,9 +6,10 @@ from reference.client.commands import placed
 from reference.config import VARIANTS
 from reference.errors import ErrorCode
 from reference.events import Received
-from reference.messages import LeaderAndIsr, LeaderAndIsrReply
+from reference.messages import LeaderAndIsr, LeaderAndIsrReply, UpdateMetadata
 from reference.types import Address, BrokerId, ControllerEpoch
 from tests.reference.lab import T0, Lab, carries
+from tests.reference.v3 import OTHER, add_topic
 
 CONTROLLER = Address("b1")
 
@@ -54,6 +55,13 @@ def test_lost_leader_and_isr_is_sent_again(variant: str, is_reported: bool) -> N
 
     assert len(lost_commands) == 1
     assert any(i == 2 and note.kind == "became-follower" for i, note in lab.notes) == is_reported
+    lab.is_held = carries(UpdateMetadata, receiver="b2")
+    add_topic(lab, "other", 1, 2)
+    lab.in_flight.clear()
+    lab.is_held = lambda _: False
+    lab.wait(2500)
+
+    assert (OTHER in lab.nodes[2].state.broker.metadata) == is_reported
 
 
 def test_replicas_are_placed_round_robin_on_the_brokers() -> None:

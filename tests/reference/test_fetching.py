@@ -234,10 +234,11 @@ def test_v3_replica_leaves_only_beyond_the_largest_lag() -> None:
 )
 def test_v3_replica_joins_below_min_bytes_lag_alone(min_lag: int, leo: int, isr: list[int]) -> None:
     """R-058, R-062, C-07: the lag is measured from leo_min, 4 here, so the replica that has all six records may stay outside."""
-    lab = v3_isr(lag_max_records=2, lag_min_records=min_lag)
+    lab = v3_isr(lag_max_records=2, lag_min_records=min_lag, brokers=4)
     lab.produce(1, *"abcd")
+    fetch(lab, 1, 0, replica=4, epoch=lab.partition(1).leader_epoch)  # b4 stays behind, and does not count
     fetch_at(lab, 4, 1)
-    assert check_isr(lab, after_ms=0) == [1, 2]
+    assert [check_isr(lab, after_ms=0) for _ in range(2)] == [[1, 2, 3], [1, 2]]
     lab.produce(1, *"ef")
     fetch(lab, 1, leo, replica=3, epoch=lab.partition(1).leader_epoch)
     lab.settle()

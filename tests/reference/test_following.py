@@ -4,7 +4,7 @@ import pytest
 
 from reference.errors import ErrorCode
 from reference.events import Received
-from reference.messages import Fetch, FetchReply, ListOffsets, ListOffsetsReply, ProduceReply
+from reference.messages import EpochEnd, EpochEndReply, Fetch, FetchReply, ListOffsets, ListOffsetsReply, ProduceReply
 from reference.types import NO_EPOCH, Address, BrokerId
 from tests.reference.lab import T0, Envelope, Lab, carries
 from tests.reference.v3 import cluster_in_sync, crash_and_expire, fetch
@@ -67,8 +67,13 @@ def test_follower_serves_no_records(replica: int | None) -> None:
     assert (lab.values(2), lab.partition(2).hw) == (["x"], 1)
     reply = fetch(lab, 2, 0, replica=replica, epoch=lab.partition(2).leader_epoch)
 
+    epoch = lab.partition(2).leader_epoch
+    lab.handle_event(2, Received(Address("b3"), EpochEnd(9, T0, BrokerId(3), epoch, epoch)))
+    (ended,) = [message for _, to, message in lab.in_flight if to == "b3" and isinstance(message, EpochEndReply)]
+
     assert reply is not None
     assert (reply.error, reply.batches) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, ())
+    assert (ended.error, ended.end_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
 
 
 def test_follower_names_no_offset_to_a_consumer() -> None:

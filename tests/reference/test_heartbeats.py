@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from reference.config import SAFE, VARIANTS, BrokerConfig
 from reference.controller import standings
-from reference.controller.context import BrokerList, Controller
+from reference.controller.context import BrokerList, ChangeStep, Controller, LeaderElection
 from reference.coordination import paths
 from reference.coordination.api import Children, Data, GetData, SetData
 from reference.errors import ErrorCode
@@ -31,7 +31,18 @@ from reference.messages import (
     StopReplica,
 )
 from reference.replica.partition import Follower, Leader
-from reference.types import NO_EPOCH, NO_INCARNATION, Address, BrokerId, BrokerState, Incarnation, LeaderEpoch, Millis, Offset
+from reference.types import (
+    NO_EPOCH,
+    NO_INCARNATION,
+    Address,
+    BrokerId,
+    BrokerState,
+    Incarnation,
+    LeaderEpoch,
+    Millis,
+    Offset,
+    ZkVersion,
+)
 from tests.reference.lab import T0, Lab, carries
 from tests.reference.v3 import crash_and_expire
 
@@ -158,6 +169,20 @@ def test_silent_broker_is_absent_until_its_next_heartbeat() -> None:
 
     assert lab.isr() == [1, 2, 3]
     assert list(lab.nodes[2].state.broker.live_brokers) == [1, 2, 3]
+
+
+def test_silent_broker_in_shutdown_is_absent_too() -> None:
+    """R-187: each of its heartbeats begins the time anew; after the last one it counts as any other that is silent."""
+    lab = cluster_in_sync()
+    hold_heartbeats(lab, 3)
+    heartbeat = MetadataHeartbeat(5, BrokerId(3), incarnation_of(lab, 3), BrokerState.STOPPING)
+    for _ in range(2):
+        send_heartbeat(lab, 1, heartbeat)
+        lab.wait(5000)
+    before = state_of(lab, 3)
+    lab.wait(2000)
+
+    assert (before, state_of(lab, 3)) == (BrokerState.STOPPING, INACTIVE)
 
 
 def led_by_another(variant: str) -> Lab:
@@ -398,6 +423,21 @@ def test_older_list_does_not_undo_the_adoption() -> None:
 
     assert [live.incarnation for live in controller_of(lab).live if live.broker == 2] == [later]
     assert [channel for channel in controller_of(lab).channels if channel.broker == 2] == [channel_to_2]
+
+
+def test_adopted_broker_is_no_news_of_other_brokers() -> None:
+    """V3 §A step 1: b3 registered before b2 did, and the list that names both is still being read (seed 218258)."""
+    lab = cluster_in_sync()
+    lab.cut_off_from_zk.add(1)
+    lab.handle_event(1, ZkWatch(paths.BROKER_IDS, "children"))
+    joined, adopted = Incarnation(incarnation_of(lab, 3) + 1000), Incarnation(incarnation_of(lab, 2) + 2000)
+    send_heartbeat(lab, 1, MetadataHeartbeat(5, BrokerId(2), adopted, ACTIVE))
+    isr = tuple(replace(member, incarnation=joined) if member.broker == 3 else member for member in lab.state().isr)
+    found = Data(paths.state_payload(replace(lab.state(), isr=isr)), ZkVersion(9), 5)
+    (asked,) = [request for request in controller_of(lab).outstanding if request.pending == LeaderElection(T0)]
+    lab.handle_event(1, ZkReplied(asked.request, (found,)))
+
+    assert controller_of(lab).changes[T0].step is ChangeStep.READING
 
 
 def test_controller_looks_up_the_registration_a_heartbeat_names() -> None:

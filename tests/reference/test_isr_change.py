@@ -10,7 +10,7 @@ from reference.effects import AnyEffect, Send, ZkRequest
 from reference.errors import ErrorCode
 from reference.events import Received, ZkState
 from reference.machine import Turn
-from reference.messages import IsrChange, IsrChangeReply, IsrResult, ProduceReply
+from reference.messages import IsrChange, IsrChangeReply, IsrMember, IsrResult, ProduceReply
 from reference.replica import isr
 from reference.replica import leader as role
 from reference.replica.partition import Leader, brokers_of
@@ -30,7 +30,8 @@ from tests.reference.isr_changes import (
 )
 from tests.reference.lab import T0, Lab, carries
 from tests.reference.moving import write
-from tests.reference.recorded import leader_of, settled_cluster
+from tests.reference.recorded import STATE, leader_of, settled_cluster
+from tests.reference.v3 import OTHER, add_topic
 
 
 def brokers_that_write_state(variant: str, *, legacy: tuple[int, ...] = ()) -> set[int]:
@@ -138,6 +139,18 @@ def test_isr_change_results_come_in_request_order() -> None:
     reply = request_isr_change(lab, strange, strange, isr_proposal(lab, 2, 3))
 
     assert [r.error.name for r in reply.results] == ["UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_OR_PARTITION", "NONE"]
+    recorded = settled_cluster("safe")
+    add_topic(recorded, "other", 2, 3)
+    recorded.delays_write = lambda _, op: op.path == STATE  # so that the second ISR is written first
+    first = isr_proposal(recorded, 2, 3)
+    other = recorded.state(OTHER)
+    second = replace(first, tp=OTHER, leader_epoch=other.leader_epoch, isr=other.isr[:1], zk_version=other.zk_version)
+    change = IsrChange(6, BrokerId(2), recorded.nodes[2].state.broker.incarnation, (first, second))
+    recorded.handle_event(1, Received(ELSEWHERE, change))
+    recorded.release_writes()
+    last = recorded.client_replies[-1]
+    assert isinstance(last, IsrChangeReply)
+    assert [r.state is not None and r.state.tp for r in last.results] == [T0, OTHER]
 
 
 def test_each_partition_of_an_isr_change_has_its_own_result() -> None:
@@ -253,6 +266,9 @@ def test_isr_change_to_an_impossible_isr_is_refused(members: tuple[int, ...]) ->
     lab = cluster_in_sync()
 
     assert request_isr_change(lab, isr_proposal(lab, *members)).results[0].error is ErrorCode.INVALID_REQUEST
+    proposal = isr_proposal(lab, 2, 3)
+    twice = replace(proposal, isr=(*proposal.isr, IsrMember(BrokerId(3), NO_INCARNATION)))
+    assert request_isr_change(lab, twice).results[0].error is ErrorCode.INVALID_REQUEST
     assert lab.isr() == [2, 3, 4]
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reference.coordination import paths
 from reference.coordination.api import Create, Data, SetData, Unknown
 from reference.errors import ErrorCode
-from reference.events import ZkReplied
+from reference.events import ZkReplied, ZkState
 from reference.messages import Fetch, LeaderAndIsr, PartitionState, ProduceReply, UpdateMetadata
 from reference.replica.partition import brokers_of
 from tests.reference.lab import T0, Envelope, Lab, carries
@@ -93,6 +93,14 @@ def test_leader_adopts_isr_and_version_once_zookeeper_answers(variant: str) -> N
     assert brokers_of(leader_of(lab).isr) == (2, 3)
     assert leader_of(lab).zk_version == lab.state().zk_version == version + 1
     assert acknowledged(lab) == [7]
+    lab.delays_write = lambda i, _: i == 2
+    shrink(lab, 3)
+    ((_, request),) = lab.delayed_writes
+    lab.release_writes_without_answers()
+    lab.handle_event(2, ZkReplied(request.id, (Unknown(),)))
+    lab.handle_event(2, ZkState("connected", lab.sessions[2]))
+
+    assert brokers_of(leader_of(lab).isr) == (2,)  # the write is read back
 
 
 @pytest.mark.parametrize("variant", BY_ITSELF)

@@ -150,6 +150,13 @@ def test_broker_halts_when_its_last_dir_fails() -> None:
     lab.fire(1, "checkpoint")
 
     assert lab.halted == {1: "log directories 0, 1 failed"}
+    lab.crash(2)
+    lab.cut_off_from_zk.add(2)  # so that it does not register
+    lab.start(2)
+    for dir_ in (0, 1):
+        lab.handle_event(2, DirFailed(dir_, "EIO"))
+
+    assert lab.halted[2] == "log directories 0, 1 failed"
 
 
 def test_broker_does_not_start_without_a_good_dir() -> None:
@@ -275,6 +282,7 @@ def test_leader_steps_down_at_once_when_its_dir_fails() -> None:
     """B-63 a: until the controller knows of the failure, the leader would accept records that it cannot store."""
     for name, leads in (("log-dir-keep-leader", True), ("safe", False)):
         lab = cluster_with_dirs(variant=VARIANTS[name])
+        lab.checks_rules = not leads  # a leader on a failed directory counts as no offline replica
         lab.cut_off_from_zk.add(1)  # the controller is not notified
         lab.handle_event(1, DirFailed(0, "EIO"))
 

@@ -46,6 +46,7 @@ from tests.reference.failing_dirs import (
     restart,
 )
 from tests.reference.lab import T0, Envelope, Lab, carries
+from tests.reference.recorded import settled_cluster
 from tests.reference.v3 import crash_and_expire
 
 V0, W0 = TopicPartition("v-0"), TopicPartition("w-0")
@@ -71,6 +72,18 @@ def test_broker_repeats_its_dir_notification_until_written() -> None:
     (answer,), _ = lab.zk.submit(lab.admin, (GetData(f"{paths.LOG_DIR_EVENTS}/{name}"),))
     assert isinstance(answer, Data)
     assert answer.data == b'{"version":1,"broker":1,"event":1}'
+
+
+def test_broker_notifies_of_a_second_bad_dir_meanwhile() -> None:
+    """R-299: the controller may have read the first one, and asked the broker, before the second directory failed."""
+    lab = settled_cluster("safe", log_dirs=3)
+    lab.cut_off_from_zk.add(2)
+    for directory in lab.disks[2].dirs[:2]:
+        directory.bad = True
+        lab.fire(2, "checkpoint")
+
+    written = [op for i, op in lab.log if i == 2 and isinstance(op, Create)]
+    assert [(op.path, op.sequential) for op in written] == [(paths.LOG_DIR_EVENT, True)] * 2
 
 
 def test_command_is_answered_though_its_dir_fails() -> None:

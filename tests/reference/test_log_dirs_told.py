@@ -241,11 +241,12 @@ def test_controller_learns_of_bad_replicas_from_a_new_broker() -> None:
     """R-301, R-304: b3 starts with a bad directory. It is told its partitions, and its answer alone says that one is offline."""
     lab = cluster_with_dirs()
     create_topic(lab, "u", 1, 2, 3)
+    w0 = create_topic(lab, "w", 1, 2, 3)
     lab.disks[3].dirs[0].bad = True
     restart(lab, 3)
 
     assert (dir_notifications(lab), 3 in lab.nodes) == ((), True)
-    assert offline_seen(lab) == dict.fromkeys(lab.ids, (3,))
+    assert offline_seen(lab) == offline_seen(lab, w0) == dict.fromkeys(lab.ids, (3,))
     assert offline_seen(lab, U0) == dict.fromkeys(lab.ids, ())
     lab = Lab(4, replicas=(2, 3), log_dirs=2)
     lab.wait(3000)

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from reference.config import SAFE
+from reference.config import SAFE, VARIANTS
 from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyOp, Create, Delete, Exists, GetChildren, GetData, SetData
 from reference.effects import Send
@@ -22,8 +22,8 @@ from reference.messages import (
 from reference.replica.partition import Follower, brokers_of
 from reference.types import Address, BrokerId, topic_of, topic_partition
 from tests.reference.lab import T0, carries
-from tests.reference.moving import reassign, reassignment_of, request_rollback, stuck_move, write
-from tests.reference.recorded import STATE, Recorded, settled_cluster
+from tests.reference.moving import broker_ids, reassign, reassignment_of, request_rollback, stuck_move, write
+from tests.reference.recorded import STATE, LateAnswers, Recorded, settled_cluster
 from tests.reference.v3 import crash_and_expire
 
 # --- elections -------------------------------------------------------------------------------------------------------------
@@ -214,6 +214,34 @@ def test_controller_watches_the_children_of_moves() -> None:
         write(lab, Create(admin_paths.partition_reassigned_path(tp), b"[4,5]"))
 
     assert sorted(lab.nodes[1].state.controller.agent.moves) == [T0, *later]
+    asleep = settled_cluster("v3")
+    write(asleep, Create("/admin", b""), Create(paths.topic_path("y"), paths.topic_payload((broker_ids(2), broker_ids(3)))))
+    for above in (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE):
+        write(asleep, Create(above, b""))
+        write(asleep, Create(f"{above}/y", b""))
+    write(asleep, Create(paths.partition_add_path(topic_partition("y", 2)), b"[2]"))
+    write(asleep, Create(paths.partition_remove_path(topic_partition("y", 1)), b""))
+    assert sorted(asleep.nodes[1].state.controller.assignments) == [T0, "y-0", "y-2"]
+
+
+def test_request_that_comes_while_the_agent_reads_is_read_next() -> None:
+    """R-049: the agent has listed what is asked for, and waits for the assignment of the partition that it found."""
+    lab = LateAnswers(5, variant=VARIANTS["v3"])
+    for i in lab.ids:
+        lab.start(i)
+        lab.settle()
+    lab.wait(3000)
+    root, later = admin_paths.PARTITIONS_REASSIGNED, topic_partition("u", 0)
+    write(lab, Create(paths.topic_path("u"), paths.topic_payload((broker_ids(2),))), Create("/admin", b""), Create(root, b""))
+    lab.is_held = carries(Fetch, sender="b5")
+    lab.late, lab.answers = paths.topic_path("t"), []
+    for tp in (T0, later):
+        write(lab, Create(f"{root}/{topic_of(tp)}", b""))
+        write(lab, Create(admin_paths.partition_reassigned_path(tp), b"[4,5]"))
+    assert len(lab.answers) == 1
+    lab.answer_now()
+
+    assert sorted(lab.nodes[1].state.controller.agent.moves) == [T0, later]
 
 
 # --- failover of the controller ----------------------------------------------------------------------------------------------

@@ -90,8 +90,10 @@ def test_preferred_election_ends_though_a_partition_is_unknown() -> None:
     """R-147: the znode goes when the action is done, and no request of an administrator can follow before."""
     lab = led_by_another()
     write(lab, Create(paths.PREFERRED_ELECTION, paths.preferred_payload((T0, T1))))
-
     assert (lab.leaders(), pending_requests(lab)) == ([1], [])
+    write(lab, Create(paths.PREFERRED_ELECTION, paths.preferred_payload((T1,))))
+
+    assert pending_requests(lab) == []
 
 
 def test_preferred_election_skips_another_incarnation() -> None:

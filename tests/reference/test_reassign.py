@@ -1,12 +1,15 @@
 """Reassigning partitions, statement by statement: the znodes, V3 §F, and requests that are refused or must wait."""
 
 import pytest
+from msgspec.structs import replace
 
 from reference.config import VARIANTS
 from reference.controller.context import MoveStep
+from reference.controller.leader_selection import Keep, members_wanted, shrink_to_target
 from reference.coordination import admin_paths, paths
 from reference.coordination.api import AnyAnswer, AnyOp, Create, Delete, SetData
 from reference.coordination.memory import Fired
+from reference.coordination.reassignment_requests import decode_request
 from reference.errors import ErrorCode
 from reference.events import AnyEvent, Received
 from reference.messages import (
@@ -43,6 +46,7 @@ from tests.reference.moving import (
     write,
     znode_data,
 )
+from tests.reference.recorded import settled_cluster, shrink
 
 # --- the znodes ---------------------------------------------------------------------------------------------------------------
 
@@ -99,7 +103,10 @@ def test_malformed_reassignment_entry_is_skipped(row: str) -> None:
     good = '{"topic":"t","partition":1,"replicas":[2,3]}'
     decoded = admin_paths.decode_reassignments(f'{{"version":1,"partitions":[{row},{good}]}}'.encode())
 
+    requested = decode_request(b'{"version":1,"assignments":{"t":{"0":[1,1],"1":[2,3],"2":[-1],"3":[]}}}')  # of proposal B
+
     assert decoded == (reassignment_of((2, 3), (), TopicPartition("t-1")), 1)
+    assert requested.replicas == {TopicPartition("t-1"): (2, 3)}
 
 
 def test_v3_reassignment_path_names_one_partition() -> None:
@@ -144,6 +151,26 @@ def test_new_replicas_of_a_reassignment_become_followers() -> None:
 
     assert all(isinstance(lab.partition(i).role, Follower) for i in RAR)
     assert lab.nodes[1].state.controller.agent.moves[T0].step == "joining"
+    lab = cluster()
+    epoch = lab.state().leader_epoch
+    reassign(lab, (3, 1))  # no replica is new
+    assert wait_until(lab, lambda: is_moved_to(lab, (3, 1)))
+    assert lab.state().leader_epoch == epoch + 3  # all are told to begin, one of RAR leads, the ISR is cut
+
+
+def test_new_replica_is_told_to_begin_after_a_change_under_way() -> None:
+    """R-051: the ISR is being changed when the move begins, and that change is told to no follower."""
+    lab = settled_cluster("safe", brokers=5)
+    lab.delays_write = lambda i, _: i == 1
+    shrink(lab, 4)
+    lab.settle()
+    assert len(lab.delayed_writes) == 1
+    write(lab, Create("/admin", b""), Create(admin_paths.REASSIGN, admin_paths.reassignments_payload(reassignment_of((2, 3, 5)))))
+    assert lab.nodes[1].state.controller.agent.moves[T0].step == "joining"
+    lab.release_writes()
+    lab.settle()
+
+    assert isinstance(lab.partition(5).role, Follower)
 
 
 def test_only_new_replicas_of_a_reassignment_are_marked_new() -> None:
@@ -199,6 +226,10 @@ def test_reassignment_waits_for_new_replicas_to_join_the_isr() -> None:
     lab.is_held = fetches_from(6)
     lab.wait(5000)
     assert (lab.isr(), lab.leaders()) == ([1, 2, 3, 4, 5], [1])
+    variant, state = lab.configs[1].variant, replace(lab.state(), replicas=broker_ids(*RAR))
+    wanted = members_wanted(lab.configs[1], state, lab.nodes[1].state.controller.agent.moves[T0])
+    live = {broker: lab.nodes[broker].state.broker.incarnation for broker in state.replicas}
+    assert shrink_to_target(variant, state, live, wanted) == Keep()  # b6 may also leave again after a leader was elected
     lab.is_held = lambda _: False
 
     assert wait_until(lab, lambda: is_moved_to(lab, RAR))

@@ -140,6 +140,8 @@ def test_replicas_that_stay_are_not_stopped() -> None:
 
     assert wait_until(lab, lambda: is_moved_to(lab, (4, 3, 5)))
     assert {step.split()[1] for step in lab.steps if step.startswith(("stop", "delete"))} == {"b1", "b2"}
+    reassign(lab, (5, 4, 3))
+    assert wait_until(lab, lambda: is_moved_to(lab, (5, 4, 3)))  # only the order is another one
 
 
 def test_topic_path_waits_for_the_last_replica_to_stop() -> None:

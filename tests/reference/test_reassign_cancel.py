@@ -213,6 +213,12 @@ def test_cancellation_rolls_back_every_pending_reassignment() -> None:
 
     assert wait_until(lab, lambda: pending_moves(lab) is None)
     assert (assigned_replicas(lab), assigned_replicas(lab, second_tp)) == (OAR, (2, 3))
+    lab = cluster()
+    payload = admin_paths.reassignments_payload(reassignment_of(RAR))
+    write(lab, Create(admin_paths.REASSIGN, payload), Create(admin_paths.REASSIGN_CANCEL, b""))
+
+    assert wait_until(lab, lambda: pending_moves(lab) is None)
+    assert [step for step in lab.steps if step.startswith("AR")] == []  # it was pending, and never began
 
 
 def test_cancellation_without_a_reassignment_does_nothing() -> None:
@@ -301,6 +307,10 @@ def test_added_reassignment_joins_the_pending_ones() -> None:
 
     assert is_moved_to(lab, (2, 3))
     assert lab.now == before
+    payload = admin_paths.reassignments_payload(reassignment_of((1, 2), (), GHOST))
+    write(lab, Create(admin_paths.REASSIGN_EXTRA, payload))  # it is refused, and nothing moves
+    request_extra_move(lab, (3, 2))
+    assert (is_moved_to(lab, (3, 2)), lab.now) == (True, before)
 
 
 def test_conflicting_reassignment_is_rolled_back_first() -> None:

@@ -127,10 +127,20 @@ def test_controller_writes_its_znode_before_a_reassignment() -> None:
         "AR 1,2,3,6,4,5",
         "state: 1 leads 1,2,3",
     ]
+    request_move(lab, 6, 5)  # it changes the entry
+    changed = move_in_flight(lab)
+    assert (changed and changed.replicas, znode_children(lab, admin_paths.REQUESTS)) == ((6, 5), ())
     legacy = by_requests()
     hold_fetches_of(legacy, 4, 5, 6)
     reassign(legacy)
     assert (move_in_flight(legacy) is not None, znode_children(legacy, admin_paths.REQUESTS)) == (True, ())
+    without_b6 = by_requests()
+    without_b6.crash(6)
+    without_b6.expire(6)
+    request_move(without_b6, 6, 4, 5)
+    entry = move_in_flight(without_b6)
+    assert entry is not None
+    assert entry.replicas == (6, 4, 5)  # also one that is down
 
 
 def test_reassignment_znode_is_deleted_last() -> None:
@@ -204,9 +214,13 @@ def test_reassignment_remembers_how_many_replicas_there_were() -> None:
     request_move(lab, 5, 4)
     then = move_in_flight(lab)
 
+    request_move(lab, 4)
+    last = move_in_flight(lab)
+
     assert first is not None
     assert then is not None
-    assert (first.top, then.top, then.drop) == (2, 2, broker_ids(3))
+    assert last is not None
+    assert (first.top, then.top, then.drop, last.top) == (2, 2, broker_ids(3), 2)
 
 
 def test_reassignment_znode_exists_only_while_in_flight() -> None:

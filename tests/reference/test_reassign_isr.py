@@ -68,6 +68,10 @@ def test_reassignment_elects_a_leader_from_the_target_replicas() -> None:
     assert lead_from_target(VARIANTS["safe"], kept_state, here, 2) == Elect(
         IsrMember(BrokerId(4), Incarnation(4)), kept_state.isr
     )
+    late_state = state(1, (1, 2, 3, 4), (5, 4))
+    assert lead_from_target(VARIANTS["safe"], late_state, here, 1) == Elect(
+        IsrMember(BrokerId(4), Incarnation(4)), late_state.isr
+    )
     lab = stuck_move()
     before = lab.state()
     request_rollback(lab)

@@ -9,7 +9,7 @@ from reference.coordination.admin_paths import Reassignment
 from reference.coordination.reassignment_requests import Request
 from reference.messages import IsrMember, PartitionState
 from reference.types import BrokerId, ControllerEpoch, Incarnation, LeaderEpoch, TopicPartition, ZkVersion
-from tests.reference.moving import broker_ids, cluster, request_move
+from tests.reference.moving import broker_ids, cluster, is_moved_to, request_move, wait_until
 
 
 def entries_dropped(assigned: tuple[int, ...], leader: int | None, isr: tuple[int, ...], top: int) -> tuple[int, ...]:
@@ -27,6 +27,10 @@ def test_changed_reassignment_drops_its_intermediate_replica() -> None:
     )
 
     assert reassign_requests.changed(begun, broker_ids(2, 4), broker_ids(1, 2, 3), state).drop == ()
+    lab = cluster(VARIANTS["reassignment-by-requests"], replicas=(1, 2))
+    request_move(lab, 2, 4)
+    assert wait_until(lab, lambda: is_moved_to(lab, (2, 4)))
+    assert {step for step in lab.steps if step.endswith(" b2") and step.startswith(("stop", "delete"))} == set()
 
 
 @pytest.mark.parametrize(

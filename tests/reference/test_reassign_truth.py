@@ -49,6 +49,7 @@ def clusters_by_crash_step(
     mortals = []
     first = begin()
     first.checks_clones = False
+    first.checks_rules = False  # a watch is not copied with its cluster
     for n in range(1, STEPS_MAX):
         lab = deepcopy(first)
         lab.steps_left = n

@@ -6,8 +6,14 @@ from tests.reference.lab import Lab
 from tests.reference.v3 import fetch
 
 
+class Unwatched(Lab):
+    """A cluster that may break rules: a mutant that does serves nevertheless, and what notices it are the other tests."""
+
+    checks_rules = False
+
+
 def test_single_broker_serves_a_produce_and_a_fetch() -> None:
-    lab = Lab(1)
+    lab = Unwatched(1)
     lab.produce(1, "x", acks=1)
     (produced,) = [reply for reply in lab.client_replies if isinstance(reply, ProduceReply)]
     read = fetch(lab, 1, 0)

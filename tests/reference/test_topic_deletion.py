@@ -75,11 +75,11 @@ def test_recreated_topic_starts_empty_at_epoch_0() -> None:
     assert (len(lab.leaders()), lab.values(1), lab.state().leader_epoch) == (1, [], 0)
 
 
-def test_request_to_delete_topics_goes_in_the_same_write() -> None:
+def test_topic_and_request_to_delete_it_vanish_in_one_write() -> None:
     """R-149: right before the write that deletes the topic and the request, both are there."""
     lab = cluster()
     seen: list[bool] = []
-    lab.before = {
+    lab.before = {  # called right before the multi that deletes this znode
         f"gone: {paths.topic_path('t')}": lambda: seen.append(exists(lab, paths.DELETE_TOPICS)),
         f"gone: {paths.DELETE_TOPICS}": lambda: seen.append(exists(lab, paths.topic_path("t"))),
     }

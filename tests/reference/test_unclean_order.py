@@ -2,7 +2,7 @@
 
 from reference.coordination import paths
 from reference.coordination.api import Create
-from reference.messages import Fetch
+from reference.messages import Fetch, LogInfo
 from tests.reference.admin import remove_broker, request_topic_deletion, restart_broker
 from tests.reference.lab import T0, Lab, carries
 from tests.reference.moving import write
@@ -87,6 +87,40 @@ def test_unclean_election_does_not_wait_for_dead_isr_members() -> None:
     lab.wait(1000)
 
     assert (before, lab.leaders(), lab.values(3), is_requested(lab)) == ([], [3], ["x"], False)
+
+
+def test_order_that_elects_the_longest_of_all_logs_keeps_the_elr() -> None:
+    """DUR-7: all of the ISR answer, so nothing is given up (seed 990237 forgot b2, beyond the promise, with all requests)."""
+    lab = Lab(3, min_isr=2, replicas=(1, 2))
+    lab.wait(3000)
+    write(lab, Create("/admin", b""))
+    lab.produce(lab.leader(), "x")
+    lab.wait(1000)
+    for i in (1, 2):
+        crash_and_expire(lab, i)
+    lab.is_held = carries(LogInfo)
+    for i in (1, 2):
+        lab.start(i)
+    lab.wait(3000)
+    lab.is_held = carries(Fetch)
+    request_unclean_election(lab)
+    lab.wait(1000)
+
+    assert (lab.leaders(), lab.isr(), [member.broker for member in lab.state().elr]) == ([1], [1], [2])
+
+
+def test_order_that_not_all_of_the_isr_answer_forgets_the_others() -> None:
+    """DUR-7: b1 may lack what b2 holds, which is down; b2 must not lead by a stamp from before the order."""
+    lab = one_behind()
+    for i in (1, 2):
+        crash_and_expire(lab, i)
+    lab.start(1)
+    lab.wait(3000)
+    before = lab.leaders()
+    request_unclean_election(lab)
+    lab.wait(1000)
+
+    assert (before, lab.leaders(), lab.isr(), lab.state().elr) == ([], [1], [1], ())
 
 
 def test_unclean_election_keeps_a_live_leader() -> None:

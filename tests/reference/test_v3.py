@@ -10,10 +10,21 @@ from reference.controller.leader_selection import Elect, Keep, Offline
 from reference.coordination import paths
 from reference.coordination.api import Data, Delete, GetData
 from reference.errors import ErrorCode
-from reference.messages import Fetch, LeaderAndIsr, ProduceReply, StopReplica
+from reference.events import Received
+from reference.messages import (
+    EARLIEST,
+    LATEST,
+    Fetch,
+    LeaderAndIsr,
+    ListOffsets,
+    ListOffsetsReply,
+    ProduceReply,
+    StopReplica,
+)
 from reference.replica.partition import Follower, Idle
-from reference.types import NO_INCARNATION, BrokerId
+from reference.types import NO_EPOCH, NO_INCARNATION, Address, BrokerId
 from tests.reference.lab import T0, Envelope, Lab, carries
+from tests.reference.moving import wait_until
 from tests.reference.v3 import (
     OTHER,
     add_topic,
@@ -331,8 +342,20 @@ def test_v3_leader_looks_for_silent_followers_when_idle() -> None:
     lab = cluster_in_sync("v3")
     lab.is_held = carries(Fetch)
     lab.wait(20_000)
-
     assert lab.isr() == [1]
+    lab.is_held = lambda _: False
+    lab.settle()
+    lab.wait(3000)
+    assert len(lab.isr()) > 1
+    crash_and_expire(lab, 1)  # the next leader has followed until now
+    leader = lab.leader()
+    lab.start(1)
+    lab.settle()
+    assert wait_until(lab, lambda: lab.isr() != [leader])
+    lab.is_held = carries(Fetch)
+    lab.wait(20_000)
+
+    assert lab.isr() == lab.leaders() == [leader]
 
 
 def test_caught_up_follower_joins_the_isr() -> None:
@@ -368,9 +391,15 @@ def test_follower_appends_and_adopts_the_hw() -> None:
 def test_replica_is_idle_without_a_leader() -> None:
     """R-075, V3 §A step 3.2, third case, at the brokers (C-10)."""
     lab = cluster_in_sync()
+    lab.produce(1, "m")
+    lab.settle()
     send_leader_and_isr(lab, 3, msgspec.structs.replace(next_state(lab, 1), leader=None, leader_incarnation=NO_INCARNATION))
 
     assert isinstance(lab.partition(3).role, Idle)
     lab.produce(3, "x", acks=1, correlation=9)  # R-075: the client must look up the leader again
     answers = [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.correlation == 9]
     assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    for timestamp in (EARLIEST, LATEST):
+        lab.handle_event(3, Received(Address("c1"), ListOffsets(10, T0, NO_EPOCH, timestamp=timestamp)))
+    offsets = [(reply.error, reply.offset) for reply in lab.client_replies if isinstance(reply, ListOffsetsReply)]
+    assert offsets == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)] * 2

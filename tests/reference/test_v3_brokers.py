@@ -9,18 +9,21 @@ from reference.coordination.api import Delete, SetData
 from reference.errors import ErrorCode
 from reference.events import Received
 from reference.messages import (
+    EARLIEST,
     Batch,
     EpochEnd,
     Fetch,
     FetchReply,
     LeaderAndIsr,
     LeaderAndIsrReply,
+    ListOffsets,
+    ListOffsetsReply,
     ProduceReply,
     StopPartition,
     StopReplica,
 )
 from reference.replica.partition import Follower, Leader
-from reference.types import NO_INCARNATION, Address, BrokerId, LeaderEpoch, Offset, ZkVersion
+from reference.types import NO_EPOCH, NO_INCARNATION, Address, BrokerId, LeaderEpoch, Offset, ZkVersion, topic_partition
 from tests.reference.lab import T0, Lab, carries
 from tests.reference.v3 import (
     OTHER,
@@ -43,8 +46,10 @@ def test_broker_creates_the_log_of_an_unknown_partition() -> None:
     lab = cluster_in_sync()
     send_leader_and_isr(lab, 3, next_state(lab, 1, tp=OTHER))
     send_leader_and_isr(lab, 3, msgspec.structs.replace(next_state(lab, 1, tp=THIRD), leader=None))  # nobody leads it yet
+    unassigned = topic_partition("fourth", 0)
+    send_leader_and_isr(lab, 3, msgspec.structs.replace(next_state(lab, 1, tp=unassigned), replicas=()))  # as in V3's layout
 
-    assert (lab.disks[3].logs[OTHER], lab.disks[3].logs[THIRD]) == ([], [])
+    assert (lab.disks[3].logs[OTHER], lab.disks[3].logs[THIRD], lab.disks[3].logs[unassigned]) == ([], [], [])
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -223,8 +228,12 @@ def test_leader_that_must_follow_serves_no_more(variant: str) -> None:
     lab.produce(1, "x", acks=1, correlation=9)
     written = [reply.error for reply in lab.client_replies if isinstance(reply, ProduceReply) and reply.correlation == 9]
 
+    lab.handle_event(1, Received(Address("c9"), ListOffsets(10, T0, NO_EPOCH, timestamp=EARLIEST)))
+    (earliest,) = [reply.error for reply in lab.client_replies if isinstance(reply, ListOffsetsReply)]
+
     assert isinstance(role, Follower)
     assert (role.leader, addresses) == (2, ["b2"])
+    assert earliest is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert read is not None
     assert read.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert written == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
@@ -396,6 +405,10 @@ def test_starting_broker_starts_its_replicas() -> None:
     crash_and_expire(lab, 3)
     lab.zk.submit(lab.admin, (Delete(paths.state_path(T0)),))
     start_without_commands(lab, 3)
+    assert lab.values(3) == ["x"]
+    lab.disks[3].topic_ids.clear()  # a command in an older layout created it (R-316)
+    crash_and_expire(lab, 3)
+    start_without_commands(lab, 3)
 
     assert lab.values(3) == ["x"]
 
@@ -443,16 +456,20 @@ def test_starting_broker_follows_in_each_partition(variant: str) -> None:
 
 
 def test_v3_starting_broker_creates_what_it_missed() -> None:
-    """R-070: it holds no replica at all, and ZooKeeper assigns one to it."""
+    """R-070: it holds no replica at all, and ZooKeeper assigns one to it; then it holds one, and gets another."""
     lab = Lab(4, variant=VARIANTS["v3"], replicas=(1, 2, 3))
     lab.wait(3000)
     crash_and_expire(lab, 4)
     add_topic(lab, "other", 1, 4)
     start_without_commands(lab, 4)
     role = lab.nodes[4].state.broker.partitions[OTHER].role
-
     assert isinstance(role, Follower)
     assert role.leader == 1
+    crash_and_expire(lab, 4)
+    add_topic(lab, "third", 1, 4)
+    start_without_commands(lab, 4)
+
+    assert sorted(lab.nodes[4].state.broker.partitions) == [OTHER, THIRD]
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from reference.config import SAFE, Variant
 from reference.controller import leader_selection
-from reference.controller.leader_selection import Elect, Offline
+from reference.controller.leader_selection import Elect, Keep, Offline
 from reference.coordination import paths
 from reference.coordination.api import AnyOp, Create, Data, Exists, SetData
 from reference.effects import AnyEffect, Send, ZkRequest
@@ -137,13 +137,23 @@ def test_election_ignores_live_replicas_outside_the_isr() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unclean", "expected"), [(True, Elect(isr_member(3), (isr_member(3),))), (False, Offline((isr_member(1),)))]
+    ("unclean", "replicas", "expected"),
+    [
+        (True, (1, 3, 2), Elect(isr_member(3), (isr_member(3),))),
+        (True, (1, 2, 3), Elect(isr_member(2), (isr_member(2),))),
+        (False, (1, 3, 2), Offline((isr_member(1),))),
+    ],
 )
-def test_dead_isr_is_replaced_only_with_unclean_election_enabled(unclean: bool, expected: object) -> None:
+def test_dead_isr_is_replaced_only_with_unclean_election_enabled(
+    unclean: bool, replicas: tuple[int, ...], expected: object
+) -> None:
     """R-022, R-145, C-15, U-02: the first live replica of AR leads (data may be lost), or none does."""
-    state = replace(partition_state(1, (1,)), replicas=(BrokerId(1), BrokerId(3), BrokerId(2)))
+    state = replace(partition_state(1, (1,)), replicas=tuple(map(BrokerId, replicas)))
 
-    assert leader_selection.select(Variant(unclean_election=unclean), state, live_brokers(2, 3)) == expected
+    variant, live = Variant(unclean_election=unclean), live_brokers(2, 3)
+
+    assert leader_selection.select(variant, state, live) == expected
+    assert leader_selection.select(variant, replace(state, leader=None), live) == (expected if unclean else Keep())
 
 
 @pytest.mark.parametrize(("empty", "isr"), [(False, (isr_member(1),)), (True, ())])

@@ -9,13 +9,12 @@ from reference.controller import leader_selection
 from reference.controller.leader_selection import Elect, Keep, Offline
 from reference.coordination import paths
 from reference.coordination.api import Create, Delete, GetData, SetData
-from reference.effects import AnyEffect, Send, ZkRequest
-from reference.events import ZkReplied
+from reference.effects import Send
 from reference.messages import Fetch, LeaderAndIsr, StopReplica, UpdateMetadata
 from reference.types import BrokerId, TopicPartition, topic_partition
 from tests.reference.lab import T0, Lab, carries
 from tests.reference.moving import broker_ids, write, znode_data
-from tests.reference.recorded import STATE, Recorded, settled_cluster, shrink
+from tests.reference.recorded import STATE, LateAnswers, Recorded, settled_cluster, shrink
 from tests.reference.v3 import crash_and_expire, isr_member, live_brokers, partition_state
 
 
@@ -30,6 +29,11 @@ def delete_topic_znodes(lab: Lab, topic: str, *, partitions: int) -> None:
         tp = topic_partition(topic, index)
         lab.zk.submit(lab.admin, (Delete(paths.state_path(tp)), Delete(paths.state_parents(tp)[1])))
     write(lab, Delete(paths.state_parents(topic_partition(topic, 0))[0]), Delete(paths.topic_path(topic)))
+
+
+def stopped(lab: Recorded) -> list[tuple[str, tuple[TopicPartition, ...]]]:
+    """Which broker was told to stop which replicas, by broker."""
+    return sorted((to, tuple(stop.tp for stop in m.partitions)) for _, to, m in lab.sent(StopReplica) if m.controller == 1)
 
 
 # --- A: failover during broker failure -----------------------------------------------------------------------------------------
@@ -50,26 +54,19 @@ def test_controller_sees_each_registration_and_each_death(variant: str) -> None:
     assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3, 5]
 
 
-class LateAnswers(Recorded):
-    """ZooKeeper answers what b1 reads below `late` only when `answer_now` says so."""
+def test_brokers_list_partitions_in_order_however_they_came() -> None:
+    """The checkpoint, the metadata for clients and the fetchers are written in this order: it must not tell the history."""
+    lab = settled_cluster("safe")
+    for topic in ("u", "s", "v"):
+        create_topic(lab, topic, (1, 2, 3), (2, 3, 1))
+        lab.wait(2000)
 
-    late = ""
-    answers: list[ZkReplied]
-
-    def _perform(self, i: int, effect: AnyEffect) -> str | None:
-        if not (self.late and i == 1 and isinstance(effect, ZkRequest) and effect.ops[0].path.startswith(self.late)):
-            return super()._perform(i, effect)
-        answers, fired = self.zk.submit(self.sessions[i], effect.ops, atomic=effect.atomic)
-        self.answers.append(ZkReplied(effect.id, answers))
-        self.deliver_watches(fired)
-        return None
-
-    def answer_now(self) -> None:
-        """Hand over the answers, and delay no later ones."""
-        self.late = ""
-        for answer in self.answers:
-            self.handle_event(1, answer)
-        self.settle()
+    expected = sorted(topic_partition(topic, index) for topic in ("s", "u", "v") for index in (0, 1))
+    for broker in (lab.nodes[i].state.broker for i in (1, 2, 3)):
+        assert [tp for tp in broker.metadata if tp != T0] == expected
+        assert [tp for tp in broker.partitions if tp != T0] == expected
+        assert list(broker.metadata) == sorted(broker.metadata)
+        assert list(broker.partitions) == sorted(broker.partitions)
 
 
 def test_broker_that_comes_while_the_list_is_read_is_seen() -> None:
@@ -88,6 +85,13 @@ def test_broker_that_comes_while_the_list_is_read_is_seen() -> None:
     assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3, 4]
     crash_and_expire(lab, 4)  # that read has set the watch again
     assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 3]
+    lab.late, lab.answers = f"{paths.BROKER_IDS}/", []
+    crash_and_expire(lab, 3)
+    lab.start(4)  # the names are read, and their registrations on the way
+    lab.settle()
+    assert len(lab.answers) == 1
+    lab.answer_now()
+    assert [b.broker for b in lab.nodes[1].state.controller.live] == [1, 2, 4]
 
 
 def test_topic_that_comes_while_the_list_is_read_is_seen() -> None:
@@ -291,6 +295,8 @@ def test_topics_deleted_at_once_all_leave_the_list(variant: str) -> None:
     write(lab, Delete(paths.topic_path("u")), Delete(paths.topic_path("w")))
 
     assert (lab.nodes[1].state.controller.topics, sorted(lab.nodes[1].state.controller.assignments)) == (("t",), [T0])
+    delete_topic_znodes(lab, "t", partitions=1)  # no topic is left
+    assert (lab.nodes[1].state.controller.topics, lab.nodes[1].state.controller.assignments) == ((), {})
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -344,6 +350,24 @@ def test_stop_replica_waits_for_the_command_in_flight(variant: str) -> None:
 
     assert [to for _, to, message in lab.sent(StopReplica)] == ["b2", "b3"]
     assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
+    lab.is_held = carries(UpdateMetadata, receiver="b3")
+    create_topic(lab, "w", (3, 2))
+    delete_topic_znodes(lab, "w", partitions=1)
+    assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == [3]
+    lab.is_held = lambda _: False
+    lab.settle()  # nothing else reaches the controller
+    assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
+    lab.is_held = carries(StopReplica, receiver="b3")
+    for topic in ("x", "y"):
+        create_topic(lab, topic, (3, 2))
+    for topic in ("x", "y"):  # the second one waits for the first, which is lost
+        delete_topic_znodes(lab, topic, partitions=1)
+    lab.drop(carries(StopReplica, receiver="b3"))
+    lab.is_held = lambda _: False
+    lab.fire(1, "channel:3")
+    lab.settle()
+
+    assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])
@@ -353,11 +377,12 @@ def test_deleted_topic_stops_each_of_its_replicas_at_once(variant: str) -> None:
     create_topic(lab, "u", (3, 2), (2, 3), (3, 4))
     lab.clear_record()
     delete_topic_znodes(lab, "u", partitions=3)
-    stopped = [
-        (to, tuple(stop.tp for stop in message.partitions)) for _, to, message in lab.sent(StopReplica) if message.controller == 1
-    ]
+    assert stopped(lab) == [("b2", ("u-0", "u-1")), ("b3", ("u-0", "u-1", "u-2")), ("b4", ("u-2",))]
+    create_topic(lab, "w", (3, 2), (2, 3), (3, 4))
+    lab.clear_record()
+    write(lab, Create("/admin", b""), Create(paths.DELETE_TOPICS, paths.delete_topics_payload(("w",))))
 
-    assert sorted(stopped) == [("b2", ("u-0", "u-1")), ("b3", ("u-0", "u-1", "u-2")), ("b4", ("u-2",))]
+    assert stopped(lab) == [("b2", ("w-0", "w-1")), ("b3", ("w-0", "w-1", "w-2")), ("b4", ("w-2",))]
     assert [i for i in lab.ids for tp in lab.disks[i].logs if tp != T0] == []
 
 
@@ -426,9 +451,11 @@ def test_init_without_an_answer_is_repeated_with_its_flag(variant: str) -> None:
     lab.is_held = carries(LeaderAndIsr, receiver="b3")
     crash_and_expire(lab, 1)
     lab.wait(lab.configs[2].request_timeout_ms)
+    create_topic(lab, "u", (3, 2))
+    lab.wait(lab.configs[2].request_timeout_ms)
     to_b3 = [(message.init, [state.tp for state in message.states]) for _, to, message in lab.sent(LeaderAndIsr) if to == "b3"]
 
-    assert to_b3 == [(True, [T0])] * 2
+    assert to_b3 == [(True, [T0]), (True, [T0]), (True, [T0, "u-0"])]
 
 
 @pytest.mark.parametrize("variant", ["safe", "v3"])

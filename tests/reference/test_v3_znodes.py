@@ -181,9 +181,9 @@ def test_broker_without_a_session_registers_again(variant: str) -> None:
 def test_topic_znode_lists_the_preferred_replica_first() -> None:
     """R-003, R-029: an administrator creates /brokers/topics/[topic]; the first replica of each leads while all are alive."""
     lab = cluster_in_sync()
-    write(lab, Create("/brokers/topics/U", b'{"version":1,"partitions":{"0":[3,1,2],"1":[2,3]}}'))
+    write(lab, Create("/brokers/topics/U.a-b_c", b'{"version":1,"partitions":{"0":[3,1,2],"1":[2,3]}}'))
 
-    assert (leader_and_isr(lab, "U-0"), leader_and_isr(lab, "U-1")) == ((3, [1, 2, 3]), (2, [2, 3]))
+    assert (leader_and_isr(lab, "U.a-b_c-0"), leader_and_isr(lab, "U.a-b_c-1")) == ((3, [1, 2, 3]), (2, [2, 3]))
 
 
 def test_state_znode_is_written_whole_by_the_controller() -> None:

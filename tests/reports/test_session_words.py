@@ -32,6 +32,8 @@ from reports.session_words import session_words
             "group g; accept 2 of t-0; reject 1 of t-1, not confirmed",
         ),
         ("group-poll", {"group": "g", "assigned": ["t-0", "t-1"], "records": {}}, "group g; assigned t-0, t-1; polled nothing"),
+        ("group-abandon", {"group": "g", "commits": "next-poll"}, "group g; commits automatically after next-poll"),
+        ("group-positions", {"group": "g", "committed": {"t-1": None, "t-0": 4}}, "group g; committed t-0 4, t-1 None"),
         ("txn", [["send", "t-0", "a"], ["poll"]], "send a to t-0; poll"),
         (
             "txn",

@@ -5,12 +5,14 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.porcupine.judging import go
 from highwater.backends.real.systems.kafka import jars
 from highwater.backends.real.systems.kafka.releases import release_named
+from highwater.plans.systems import parsed_system
 from tests.tidy.sources import ROOT
 
 EXAMPLES = ROOT / "docs" / "examples"
@@ -20,9 +22,17 @@ BUILD_S = 500  # Go fetches and compiles ten modules when it builds kfake first;
 
 def need(version: str) -> None:
     """Skip the test unless this release of Kafka can run here; fail it in CI, where `.ci/systems` fetches the jars."""
-    missing = jars.missing(release_named(version))
+    missing = jars.missing(release_named(parsed_system(f"kafka:{version}").version))
     if missing is not None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+
+
+KEPT: tuple[Any, ...] = (0, "VALID", True, None, [])
+
+
+def outcome(code: int, summary: dict[str, Any]) -> tuple[Any, ...]:
+    """What a run ended as, to be compared with KEPT: with its anomalies and complaints, which a red test then shows."""
+    return code, summary["verdict"], summary["live"], summary["failure"], summary["anomalies"] + summary["not_live"]
 
 
 def free_ports(count: int) -> int:

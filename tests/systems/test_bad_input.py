@@ -18,10 +18,11 @@ from highwater.backends.real.systems.metadata import BrokerMetadata
 from highwater.backends.real.systems.port import Wiring
 from highwater.cli.main import run_command_line
 from highwater.errors import HarnessError, UsageError
-from highwater.plans.plan import Plan, SystemSpec, on_system
+from highwater.plans.plan import Plan, on_system
+from highwater.plans.systems import SystemSpec
 from highwater.plans.text import load_plan, plan_to_yaml
 from nemesis.faults import Clog, Crash, DiskSwap, ExpireSession, Partition
-from reference.types import Address
+from reference.types import Address, broker_address
 from tests.systems.test_toy import PLAN
 from tests.systems.toy import Toy
 from tests.tidy.sources import ROOT
@@ -143,7 +144,7 @@ def test_check_names_the_hook_and_leaves_no_process(
     kill: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = BrokerMetadata(brokers={1: ("127.0.0.1", 1)}, controller=1, partitions=())
-    monkeypatch.setattr(quorum, "told_by", lambda where, *, partitions: here)
+    monkeypatch.setattr(quorum, "told_by", lambda where, *, partitions, internal: here)
     for module in (quorum, site, cluster):
         monkeypatch.setattr(module, "served_version", lambda where, api: 8)
     text = FILE.replace('kill: ["false"]', f'kill: [sh, -c, "{kill}"]').replace("sleep 60", "true")
@@ -177,7 +178,7 @@ class Silent(Toy):
 
     def node(self, folder: Path, wiring: Wiring, runner: Runner) -> PlainNode:
         command = (sys.executable, "-c", "import time; time.sleep(600)", self.mark)
-        return PlainNode(folder, wiring.broker, runner, lambda prepared: Launch(command=command))
+        return PlainNode(folder, broker_address(wiring.broker), runner, lambda prepared: Launch(command=command))
 
 
 @pytest.mark.slow

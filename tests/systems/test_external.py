@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from highwater.backends.real.clients import settings
@@ -17,6 +18,7 @@ from highwater.backends.real.systems.metadata import BrokerMetadata
 from highwater.backends.real.systems.uncoordinated import state_of
 from highwater.backends.real.zookeeper.admin import states_of
 from highwater.errors import HarnessError
+from highwater.plans.plan import Membership
 from highwater.plans.text import load_plan
 from highwater.rig.attempts import Reply
 from highwater.rig.scene import scene_of
@@ -68,18 +70,19 @@ class Nodes:
         self.told = BrokerMetadata(
             brokers={0: WHERE, 7: WHERE_2}, controller=7, partitions=(state("t", 7, (0, 7)), state("other", 9, (9,)))
         )
-        self.versions: dict[int, int] = {ApiKey.METADATA: 12, ApiKey.CREATE_TOPICS: 7}
+        self.versions: dict[int, int] = {ApiKey.METADATA: 12, ApiKey.CREATE_TOPICS: 7, ApiKey.DELETE_TOPICS: 6}
         self.asked: list[tuple[tuple[str, int], tuple[NewTopic, ...]]] = []
         self.controller = WHERE_2
         self.end = 0
         self.deleted: list[tuple[str, ...]] = []
-        monkeypatch.setattr(quorum, "told_by", lambda where, *, partitions: self.told)
+        monkeypatch.setattr(quorum, "told_by", lambda where, *, partitions, internal: self.told)
         monkeypatch.setattr(quorum, "_quorum_of", lambda where: None)
         monkeypatch.setattr(cluster, "create", self.create)
         monkeypatch.setattr(cluster, "KafkaClient", lambda name, brokers, **_: self)
-        monkeypatch.setattr(cluster, "ask", self.delete)
+        monkeypatch.setattr(quorum, "ask", self.delete)
         for module in (quorum, cluster):
             monkeypatch.setattr(module, "served_version", lambda where, api: self.versions.get(api))
+        monkeypatch.setattr(cluster, "served_versions", lambda where: self.versions)
 
     def create(self, where: tuple[str, int], topics: tuple[NewTopic, ...]) -> list[TopicResult]:
         self.asked.append((where, topics))
@@ -176,6 +179,17 @@ def test_clients_have_addresses_and_settings_of_their_own(nodes: Nodes, monkeypa
         asyncio.run(mine.gathered())
 
 
+def test_node_with_one_listener_tells_its_door_the_other_address(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The harness asks at the door, where such a node tells everybody the address at which the proxy stands."""
+    entries = (Entry(id=0, address="localhost:91", door="127.0.0.1:1"), Entry(id=7, address="localhost:92", door="127.0.0.1:2"))
+    doors = Description(nodes=entries)
+    for_clients = {0: ("localhost", 91), 7: ("localhost", 92)}
+    monkeypatch.setattr(cluster, "advertised", lambda *_, timeout_s: for_clients)
+    nodes.told = replace(nodes.told, brokers=for_clients)
+
+    assert asyncio.run(ExternalCluster(harness_addresses_of(doors), doors, MINE, PLAN).gathered())
+
+
 @pytest.mark.slow
 def test_cluster_that_clients_do_not_reach_is_named_with_why() -> None:
     with pytest.raises(HarnessError, match=r"^clients get no answer at 127\.0\.0\.1:1: .*refused"):
@@ -213,6 +227,35 @@ def test_topics_are_created_by_the_controller_with_its_ids(nodes: Nodes) -> None
     assert nodes.deleted == [("t",)]
 
 
+def test_topics_of_a_single_node_are_created_by_numbers(nodes: Nodes) -> None:
+    """tansu 0.6 makes three partitions, its default, if a request names the replicas of each."""
+    nodes.told = BrokerMetadata(brokers={7: WHERE_2}, controller=7, partitions=())
+    alone = Description(nodes=NODES.nodes[:1])
+    plan = replace(PLAN, cluster=replace(PLAN.cluster, brokers=1, topics=(replace(TOPIC, partitions=4, replication_factor=1),)))
+
+    asyncio.run(ExternalCluster({B1: WHERE_2}, alone, MINE, plan).create_topics(scene_of(plan)))
+
+    ((_, (topic,)),) = nodes.asked
+    assert (topic.num_partitions, topic.replication_factor, topic.assignments) == (4, 1, ())
+
+
+def test_topic_that_came_out_otherwise_ends_the_run(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the run would wait for a leader of a partition that nobody made."""
+    monkeypatch.setattr(cluster, "_BETWEEN_ROUNDS_S", 0)
+    mine = nodes.seen(partitions=())
+    made = tuple(replace(state("t", 7, (0, 7)), tp=topic_partition("t", number)) for number in (0, 1))
+    create = nodes.create
+
+    def create_two(where: tuple[str, int], topics: tuple[NewTopic, ...]) -> list[TopicResult]:
+        nodes.told = replace(nodes.told, partitions=made)
+        return create(where, topics)
+
+    monkeypatch.setattr(cluster, "create", create_two)
+
+    with pytest.raises(HarnessError, match=r"the cluster made topic t with 2 partitions; the plan needs 1$"):
+        asyncio.run(mine.create_topics(SCENE))
+
+
 def test_other_nodes_are_asked_when_the_controller_has_changed(nodes: Nodes) -> None:
     nodes.controller = WHERE
 
@@ -238,10 +281,22 @@ def test_topic_with_records_or_another_shape_is_refused(nodes: Nodes) -> None:
         asyncio.run(nodes.seen(partitions=(state("t", 0, (0,)),)).create_topics(SCENE))
 
 
-@pytest.mark.parametrize(("workload", "request_name"), [("transactions", "InitProducerId"), ("groups", "JoinGroup")])
-def test_cluster_without_coordinators_is_refused(nodes: Nodes, workload: str, request_name: str) -> None:
-    """Else every call of the run would fail."""
-    plan = replace(PLAN, workload=replace(PLAN.workload, name=workload))
+@pytest.mark.parametrize(
+    ("workload", "membership", "served", "request_name"),
+    [
+        ("transactions", UNSET, (10, 24, 26), "InitProducerId"),
+        ("transactions", UNSET, (10, 22, 24), "EndTxn"),
+        ("groups", UNSET, (10,), "JoinGroup"),
+        ("groups", "consumer", (10,), "ConsumerGroupHeartbeat"),
+        ("read-process-write", UNSET, (9, 10, 11, 12, 14, 22, 24, 25, 26), "TxnOffsetCommit"),
+    ],
+)
+def test_cluster_without_a_request_of_the_workload_is_refused(
+    nodes: Nodes, workload: str, membership: Membership | UnsetType, served: tuple[int, ...], request_name: str
+) -> None:
+    """Else calls of the run would fail, or what they began would never end."""
+    plan = replace(PLAN, workload=replace(PLAN.workload, name=workload, membership=membership))
+    nodes.versions |= dict.fromkeys(served, 0)
 
     with pytest.raises(HarnessError, match=f"does not serve {request_name}, which the workload {workload} needs$"):
         asyncio.run(nodes.seen().create_topics(scene_of(plan)))

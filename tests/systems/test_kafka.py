@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from highwater.exit_codes import ExitCode
-from tests.systems.conftest import EXAMPLES, UP_S, need
+from history.store import load
+from tests.systems.conftest import EXAMPLES, KEPT, UP_S, need, outcome
 from tests.tidy.sources import ROOT
 
 REAL = ROOT / "corpus" / "real"
@@ -64,7 +65,7 @@ def test_release_that_truncates_to_the_hw_loses_records(tmp_path: Path) -> None:
 def test_present_release_keeps_what_kip_101_saves(tmp_path: Path, version: str) -> None:
     code, summary = last_run("kip101", version, tmp_path)
 
-    assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
+    assert outcome(code, summary) == KEPT
 
 
 @pytest.mark.systems_all
@@ -72,14 +73,14 @@ def test_present_release_keeps_what_kip_101_saves(tmp_path: Path, version: str) 
 def test_release_with_leader_epochs_keeps_all_records(tmp_path: Path, version: str) -> None:
     code, summary = last_run("kip101", version, tmp_path)
 
-    assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
+    assert outcome(code, summary) == KEPT
 
 
 @pytest.mark.systems_all
 def test_quorum_keeps_what_kip_101_saves_with_two_of_three_up(tmp_path: Path) -> None:
     code, summary = last_run("kip101-quorum", "4.1.0", tmp_path)
 
-    assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
+    assert outcome(code, summary) == KEPT
 
 
 @pytest.mark.systems_all
@@ -125,12 +126,32 @@ def test_cluster_by_hand_is_checked_and_judged(by_hand: None, tmp_path: Path) ->
 
     code, summary = highwater("--plan", str(REAL / "failover.yaml"), *options, folder=tmp_path / "store")
 
-    assert (code, summary["verdict"], summary["live"]) == (0, "VALID", True)
+    assert outcome(code, summary) == KEPT
     assert {fault["kind"]: fault["acted"] for fault in summary["faults"]} == {"crash-leader": 1, "pause-long": 1}
 
 
+@pytest.mark.systems
+def test_controllers_leave_the_quorum_and_join_it_again(tmp_path: Path) -> None:
+    """Controllers apart from the brokers (KIP-853); the quorum's leader has said who votes."""
+    code, summary = last_run("quorum-changes", "4.1.0-apart3", tmp_path)
+
+    assert outcome(code, summary) == KEPT
+    assert {fault["kind"]: fault["acted"] for fault in summary["faults"]} == {"crash-leader": 1, "zookeeper-down": 4}
+
+
 @pytest.mark.systems_all
-@pytest.mark.parametrize(("name", "version"), [("trouble", "3.9.1"), ("trouble-quorum", "4.1.0")])
+@pytest.mark.parametrize("name", ["kip101", "kip279", "kafka7128"])
+def test_quorum_apart_keeps_records_while_two_of_three_are_down(tmp_path: Path, name: str) -> None:
+    code, summary = last_run(name, "4.1.0-apart3", tmp_path)
+
+    assert outcome(code, summary) == KEPT
+
+
+@pytest.mark.systems_all
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [("trouble", "3.9.1"), ("trouble-quorum", "4.1.0"), ("servers", "3.9.1"), ("servers", "4.1.0-apart3")],
+)
 def test_faults_of_every_family_act_on_a_release(tmp_path: Path, name: str, version: str) -> None:
     """Sessions or the quorum, links, processes and directories; a probe has seen the effect of each."""
     code, summary = last_run(name, version, tmp_path)
@@ -147,6 +168,9 @@ def test_faults_of_every_family_act_on_a_release(tmp_path: Path, name: str, vers
         ("groups", "3.9.1"),
         ("groups-cooperative", "3.9.1"),
         ("groups-static", "3.9.1"),
+        ("groups-auto-commit", "4.1.0"),
+        ("groups-auto-coordinator-assigns", "4.1.0"),
+        ("compacted", "4.1.0"),
         ("read-process-write", "3.9.1"),
         ("process-coordinator-assigns", "4.1.0"),
         ("zombies", "4.1.0"),
@@ -157,6 +181,26 @@ def test_release_keeps_sessions_under_faults(tmp_path: Path, name: str, version:
     """The leader is killed, a broker is cut off from its peers, another one hangs; nothing is lost, torn, skipped or doubled."""
     code, summary = last_run(name, version, tmp_path)
 
-    assert (code, summary["verdict"], summary["live"], summary["failure"]) == (0, "VALID", True, None)
+    assert outcome(code, summary) == KEPT
     assert summary["acked"] > 20  # of hundreds on an idle machine; 99 on one with thirty times more work than cores
     assert all(fault["acted"] for fault in summary["faults"])
+
+
+@pytest.mark.systems
+def test_seeds_that_share_brokers_have_histories_of_their_own(tmp_path: Path) -> None:
+    """Three JVMs are started once: seeds 1 and 2 at a time, then seed 3. No history has a row of another seed's topics."""
+    need("4.1.0")
+    options = "--seconds 4 --settings alike --workload produce-consume --faults crash-random --together 2 --jobs 1 --keep-all"
+    command = [sys.executable, "-m", "highwater", "campaign", "--system", "kafka:4.1.0", "--seeds", "1..3", *options.split()]
+    subprocess.run([*command, "--store", str(tmp_path)], capture_output=True, check=False, timeout=RUN_S, cwd=ROOT)
+
+    histories = {path.parent.parent.name: load(path.parent) for path in tmp_path.glob("seed-*/*/manifest.json")}
+    told = {
+        name: {row.topic for row in history.operations} | {row.topic for row in history.events} - {None}
+        for name, history in histories.items()
+    }
+    assert {name: {(topic or "").partition(".")[0] for topic in topics} for name, topics in told.items()} == {
+        f"seed-{number}": {f"seed-{number}"} for number in (1, 2, 3)
+    }
+    assert sorted(history.manifest.earlier_runs or 0 for history in histories.values()) == [0, 0, 1]
+    assert [histories[name].manifest.beside for name in ("seed-1", "seed-2")] == [("seed-2",), ("seed-1",)]

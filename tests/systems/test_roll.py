@@ -32,7 +32,7 @@ def test_rolling_upgrade_with_crashes_keeps_all_records(plan: str, versions: tup
 
     code, summary = last_run_with(plan, "--system", f"kafka:{'..'.join(versions)}", folder=tmp_path)
 
-    assert (code, summary["verdict"], summary["failure"]) == (0, "VALID", None)
+    assert (code, summary["verdict"], summary["failure"], summary["anomalies"]) == (0, "VALID", None, [])
     begun = {fault["kind"]: fault["begun"] for fault in summary["faults"]}
     assert begun["roll"] == rolls
     said = said_after_faults(Path(summary["store"]))

@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from checkers.engine.verdict import Validity
 from highwater.backends.real.processes.backend import ProcessBackend
-from highwater.plans.plan import ClusterShape, Plan, SystemSpec, WorkloadSpec
+from highwater.plans.plan import ClusterShape, Plan, WorkloadSpec
+from highwater.plans.systems import SystemSpec
 from highwater.runs.provenance import Build
 from highwater.runs.run import Judged, Keep, carry_out
 from history.promise import Promise, TopicPromise

@@ -29,7 +29,7 @@ from history.manifest import Source
 from nemesis.faults import AnyFault, Crash, Pause
 from reference.client.calls import Call, EarliestCall, LatestCall, PollCall, Polled, ProduceCall
 from reference.coordination.memory import MemoryZooKeeper
-from reference.types import Address, BrokerId, LeaderEpoch, Offset, TopicPartition
+from reference.types import Address, BrokerId, LeaderEpoch, Offset, TopicPartition, broker_address
 
 ONLY = BrokerId(1)
 
@@ -62,7 +62,7 @@ class Toy:
             arguments = (host, str(port), str(prepared.log_dirs[0] / "log"), self.version)
             return Launch(command=(sys.executable, "-m", __name__, *arguments))
 
-        return PlainNode(folder, wiring.broker, runner, launch)
+        return PlainNode(folder, broker_address(wiring.broker), runner, launch)
 
     def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> "Cluster":
         return Cluster(next(iter(brokers.values())))

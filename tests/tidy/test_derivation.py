@@ -16,8 +16,9 @@ def test_seeds_derive_the_plans_of_their_version() -> None:
 
 def test_each_earlier_derivation_names_its_last_commit() -> None:
     """Without it nobody can repeat a seed of that version."""
-    assert list(derive.LAST_COMMITS) == list(range(1, derive.DERIVATION))
-    assert [commit for commit in derive.LAST_COMMITS.values() if not re.fullmatch("[0-9a-f]{7,40}", commit)] == []
+    for commits, present in ((derive.LAST_COMMITS, derive.DERIVATION), (derive.LAST_COMMITS_OF_SYSTEMS, derive.OF_SYSTEMS)):
+        assert list(commits) == list(range(1, present))
+        assert [commit for commit in commits.values() if not re.fullmatch("[0-9a-f]{7,40}", commit)] == []
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,19 @@ def test_seed_of_another_derivation_is_refused(version: int, words: str, monkeyp
 
     with pytest.raises(PlanError, match=re.escape(words)):
         derive.check_derivation(version)
+
+
+def test_seed_of_a_system_without_the_system_is_told() -> None:
+    with pytest.raises(PlanError, match="is of another system than the reference: name it with --system"):
+        derive.check_derivation(derive.OF_SYSTEMS)
+
+
+def test_seed_of_a_system_has_a_version_of_its_own() -> None:
+    """Seeds of Kafka draw faults that simulated seeds do not have, so what changes the one leaves the other."""
+    derive.check_derivation(derive.OF_SYSTEMS, foreign=True)
+    derive.check_derivation(derive.DERIVATION)
+
+    earlier, commit = max(derive.LAST_COMMITS_OF_SYSTEMS.items())
+    words = f"a seed of derivation {earlier} gives another plan here (derivation {derive.OF_SYSTEMS}); check out commit {commit}"
+    with pytest.raises(PlanError, match=re.escape(words)):
+        derive.check_derivation(earlier, foreign=True)

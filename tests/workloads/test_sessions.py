@@ -7,8 +7,8 @@ from tests.workloads.test_admin_storm import run
 from workloads import share_groups, zombies
 from workloads.client import Completion, Done, Invocation, Process, Sleep
 from workloads.generate import generate
-from workloads.groups import FINAL_ATTEMPTS_MAX, GROUP, Member
-from workloads.parameters import Parameters, PartitionName
+from workloads.groups import FINAL_ATTEMPTS_MAX, GROUP, AutoCommitter, Member
+from workloads.parameters import AutoCommit, Parameters, PartitionName
 from workloads.produce_consume import Producer
 from workloads.read_process_write import Processor
 from workloads.transactions import MICROS_MAX, FinalReader, Transactor
@@ -80,6 +80,15 @@ def test_member_commits_nothing_after_a_failed_poll() -> None:
     assert first(client).f == "group-poll"
 
 
+def test_member_that_was_at_the_end_before_polls_once_more() -> None:
+    """Records may have been produced since; nobody would be given them."""
+    client = member()
+    polled = next(one for one in iter(lambda: client.next(now_ms=10_000_000, phase="quiet"), None) if isinstance(one, Invocation))
+    client.completed(polled, Completion(type=OpType.OK, at_end=True))
+
+    assert first(client).f == "group-poll"
+
+
 def test_member_at_its_end_asks_for_all_positions() -> None:
     client = member()
     client.completed(first(client), Completion(type=OpType.OK, at_end=True))
@@ -103,6 +112,38 @@ def test_members_leave_and_ask_now_and_then() -> None:
     assert {"group-poll", "group-leave", "committed"} <= set(asked)
 
 
+def auto_committer() -> AutoCommitter:
+    parameters = replace(PARAMETERS, auto_commit=AutoCommit())
+    return next(one for one in generate("groups", 3, parameters) if isinstance(one, AutoCommitter))
+
+
+def test_member_that_commits_automatically_makes_no_commit() -> None:
+    client = auto_committer()
+    client.completed(first(client), GIVEN)
+    asked = list(run(client, "faults", until_ms=60_000))
+
+    assert {invocation.f for invocation in asked} == {"group-poll", "group-leave", "group-abandon", "group-positions"}
+    assert {invocation.commits for invocation in asked} == {"next-poll"}
+
+
+def test_member_that_commits_automatically_dies_in_faults_alone() -> None:
+    """In the quiet time the group must come to the end; the partitions of a dead member are free when its session is over."""
+    asked = [invocation.f for invocation in run(auto_committer(), "quiet", until_ms=120_000)]
+
+    assert "group-poll" in asked
+    assert "group-abandon" not in asked
+
+
+def test_member_that_commits_automatically_leaves_and_asks() -> None:
+    """Its last records are committed as it leaves."""
+    client = auto_committer()
+    client.completed(first(client), Completion(type=OpType.OK, at_end=True))
+    last = [first(client), first(client)]
+
+    assert [(one.f, one.reads) for one in last] == [("group-leave", ()), ("group-positions", (("t", 0), ("t", 1)))]
+    assert isinstance(client.next(now_ms=0, phase="final"), Done)
+
+
 BOTH = replace(PARAMETERS, partitions=(*PARTITIONS, PartitionName("results", 0)))
 
 
@@ -122,6 +163,15 @@ def test_processors_leave_and_join_now_and_then() -> None:
     asked = [invocation.f for invocation in run(processor(), "faults", until_ms=60_000)]
 
     assert {"process", "group-leave"} == set(asked)
+
+
+def test_processor_that_was_at_the_end_before_reads_once_more() -> None:
+    client = processor()
+    early = client.next(now_ms=0, phase="quiet")
+    assert isinstance(early, Invocation)
+    client.completed(replace(early, f="process"), Completion(type=OpType.OK, at_end=True))
+
+    assert first(client).f == "process"
 
 
 def test_processor_at_its_end_leaves_the_group() -> None:

@@ -161,7 +161,7 @@ class KazooBench:
     def ask(self, session: int, *ops: AnyOp, atomic: bool = False) -> tuple[AnyAnswer, ...]:
         return self._clients[session].ask(*ops, atomic=atomic)
 
-    def told(self, session: int) -> list[tuple[str, Change]]:
+    def take_watch_events(self, session: int) -> list[tuple[str, Change]]:
         client = self._clients[session]
         client.ask(Exists(self.root))  # watches that fired earlier are delivered before its answer
         watch_events, client.watches = client.watches, []

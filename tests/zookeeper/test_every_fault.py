@@ -3,10 +3,9 @@
 Kafka's programs are stand-ins (tests/highwater/backends/real/systems/played.py); ZooKeeper is real, and so is the reference.
 """
 
-import asyncio
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,35 +17,18 @@ from msgspec.structs import replace
 
 from highwater.backends.real.processes.backend import ProcessBackend
 from highwater.backends.real.systems.kafka import node as kafka
-from highwater.plans.plan import on_system, parsed_system
+from highwater.plans.plan import on_system
+from highwater.plans.systems import parsed_system
 from nemesis.faults import LinkFault
-from nemesis.schedule import Window
-from nemesis.targets import Named
 from reference.coordination import paths
 from reference.types import BrokerId
-from tests.highwater.backends.real.systems.played import PLAN, performable, played_on_kafka, sleeping_java, unseen
+from tests.highwater.backends.real.systems.played import PLAN, ROUNDS, in_turn, performable, sleeping_java, unseen_on_kafka
 from tests.zookeeper.test_process_backend import PROVENANCE, plan, without_java
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.slow]
 
 OPEN_MS = 1200
-EACH_MS = 3000  # until the next window on the same broker, which has started again
 LOOK_S = 0.05
-# A busy machine may register or start a broker too late for a window: what had no effect is performed again, without the others.
-ROUNDS = 3
-
-
-def in_turn(windows: Sequence[Window], *, places: int, each_ms: int, open_ms: int) -> tuple[Window, ...]:
-    """The windows on each of the first brokers in turn, one every `each_ms` on each, after as long a time to register."""
-    return tuple(
-        replace(
-            window,
-            at_ms=(1 + at // places) * each_ms,
-            until_ms=(1 + at // places) * each_ms + open_ms,
-            target=Named(brokers=(at % places + 1,)) if places > 1 else window.target,
-        )
-        for at, window in enumerate(windows)
-    )
 
 
 @contextmanager
@@ -81,15 +63,9 @@ def test_every_fault_acts_on_nodes_of_kafka_with_zookeeper(tmp_path: Path, monke
     monkeypatch.setenv("PATH", sleeping_java(tmp_path, os.environ["PATH"]))
     monkeypatch.setattr(kafka, "SESSION_SLACK_S", 0.0)
 
-    left = performable(on_system(PLAN, parsed_system("kafka:3.9.1")), open_ms=400)
-    for _ in range(ROUNDS):
-        found = unseen(asyncio.run(played_on_kafka(left, registered)))
-        late_windows = [window for window in left.schedule if f"{window.kind}: {type(window.fault).__name__}" in found]
-        left = replace(left, schedule=in_turn(late_windows, places=1, each_ms=EACH_MS, open_ms=400))
-        if not late_windows:
-            break
+    plan = performable(on_system(PLAN, parsed_system("kafka:3.9.1")), open_ms=400)
 
-    assert found == {}
+    assert unseen_on_kafka(plan, registered) == {}
 
 
 def test_every_fault_acts_on_brokers_of_the_reference() -> None:
@@ -99,7 +75,7 @@ def test_every_fault_acts_on_brokers_of_the_reference() -> None:
     whole = replace(whole, cluster=replace(whole.cluster, zookeeper=3))
     late_windows = [window for window in performable(whole).schedule if not isinstance(window.fault, LinkFault)]
     for _ in range(ROUNDS):
-        schedule = in_turn(late_windows, places=3, each_ms=EACH_MS, open_ms=OPEN_MS)
+        schedule = in_turn(late_windows, places=3, open_ms=OPEN_MS)
         run = ProcessBackend().perform(replace(whole, schedule=schedule, faults_ms=schedule[-1].until_ms), PROVENANCE)
         assert run.failure is None
         idle = [count.kind for count in run.history.manifest.faults if not count.acted]

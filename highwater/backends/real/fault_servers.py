@@ -1,4 +1,4 @@
-"""Faults of ZooKeeper's real servers: killed, paused, cut off from all brokers or from each other, late to each other."""
+"""Faults of the servers that coordinate, ZooKeeper's or Kafka's controllers: killed, paused, cut off, late, out of the quorum."""
 
 from collections.abc import Iterable
 from typing import assert_never
@@ -6,7 +6,7 @@ from typing import assert_never
 from highwater.backends.real.fault_links import HELD, REFUSED, LinkFaults
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import Life, LinkCondition, Pair, Probe, Site
-from highwater.backends.real.systems.port import Coordination
+from highwater.backends.real.systems.port import Coordination, Voting
 from highwater.backends.real.zookeeper.expiry import SilenceError
 from highwater.backends.real.zookeeper.servers import SERVES_S_MAX
 from history.seed import Draws
@@ -39,7 +39,7 @@ class ServerFaults:
         mute = [
             server
             for fault, hit in self._faults_in_effect.values()
-            if fault.how != "cut" or isinstance(fault, ZooKeeperLinks)
+            if fault.how in ("kill", "pause") or isinstance(fault, ZooKeeperLinks)
             for server in hit
         ]  # cuts from brokers do not touch the harness's links
         if mute and 2 * len(mute) >= len(self._site.servers):
@@ -91,6 +91,9 @@ class ServerFaults:
                 return await server.kill()
             case ZooKeeperDown(how="pause"):
                 return await server.pause()
+            case ZooKeeperDown(how="leave"):
+                assert isinstance(self._coordination, Voting), REFUSED
+                return await self._coordination.leave(server.address)
             case ZooKeeperDown():
                 return await self._links.hold(name, _links_with(server, self._site.nodes.values()))
             case _:
@@ -103,6 +106,9 @@ class ServerFaults:
                 return await server.start()
             case ZooKeeperDown(how="pause"):
                 return await server.resume()
+            case ZooKeeperDown(how="leave"):
+                assert isinstance(self._coordination, Voting), REFUSED
+                return await self._coordination.join(server.address)
             case ZooKeeperDown() | ZooKeeperLinks():
                 return (await self._links.undo(f"{window.id} {server.address}"))[0]
             case _:

@@ -142,6 +142,9 @@ class Life(Protocol):
     async def is_running(self) -> bool:
         """Whether the process exists, paused or not."""
 
+    def last_words(self) -> str:
+        """The last line that the process printed; empty unless something went wrong."""
+
 
 class Node(Life, Protocol):
     """One broker through all its restarts; each process works on the files of the previous one."""
@@ -186,9 +189,6 @@ class Node(Life, Protocol):
 
     def stopped_itself(self) -> str | None:
         """Why the broker's process stopped itself, as it reported; None if it did not."""
-
-    def last_words(self) -> str:
-        """The last line that the broker's process printed; empty unless something went wrong."""
 
 
 class Links(Protocol):

@@ -11,39 +11,45 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from time import monotonic_ns
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from highwater.backends.real.clients import libraries
-from highwater.backends.real.clients.worker import Administrator, Phases, Worker
+from highwater.backends.real.clients.worker import Phases, Worker, ZooKeeperAdministrator
 from highwater.backends.real.cluster_state import EndState, at_rest, znodes_of
 from highwater.backends.real.evidence import ZooKeeperEvidence, recorded_notes, stamped, wall_ahead_ns, whole_until
 from highwater.backends.real.faults import Faults
 from highwater.backends.real.interrupts import held
 from highwater.backends.real.load import CpuTime
 from highwater.backends.real.merge import merged
+from highwater.backends.real.orders import with_orders
 from highwater.backends.real.scraper import Scraper
+from highwater.backends.real.share import Share
 from highwater.backends.real.site import CLIENTS, Site
 from highwater.backends.real.systems.metadata import INTERNAL
-from highwater.backends.real.systems.port import Client, Cluster, ColdClient, System, chronicle_of
+from highwater.backends.real.systems.port import Administered, Administrator, Client, Cluster, ColdClient, System, chronicle_of
 from highwater.backends.real.zookeeper.admin import states_of
 from highwater.errors import HarnessError
-from highwater.plans.plan import REFERENCE, Plan, beyond_reference, is_foreign, system_of, words_of
+from highwater.plans.plan import Plan, beyond_reference, is_foreign, system_of
+from highwater.plans.systems import REFERENCE, words_of
 from highwater.rig.attempts import Attempts
 from highwater.rig.backend import Provenance, Run
 from highwater.rig.commits import AnyCommit
 from highwater.rig.end_state import log_rows
-from highwater.rig.scene import manifest, scene_of
+from highwater.rig.scene import Scene, manifest, scene_of
 from highwater.run_folder import tmpdir_too_long
 from history.digest import digest
 from history.event import EventKind
 from history.history import History
 from history.manifest import Outcome, SystemFacts
 from history.recorder import Recorder
-from reference.types import Address, topic_partition
+from reference.events import DirImage
+from reference.types import Address, BrokerId, topic_partition
+from server.lab.notes import NoteLine
 
 LED_S_MAX = 60.0  # five brokers in containers took over 30 s on two cores with other work
 FULL_S_MAX = 10.0  # to wait for full ISRs; a known-bad protocol may never reach them
@@ -68,31 +74,75 @@ def missing_library(plan: Plan) -> str | None:
     return libraries.missing(plan)
 
 
-def perform(plan: Plan, provenance: Provenance, site: Site, system: System, *, backend: str) -> Run:
+class Stay(Protocol):
+    """How long the cluster of a run stands: for this run alone, or also for others before and after it (`kept`)."""
+
+    def play(self, stage: "Stage") -> None:
+        """Perform all phases of the run. HarnessError if the harness fails, KeyboardInterrupt after Ctrl-C."""
+
+    def still(self) -> None:
+        """Let no broker write any more, so that its files can be read. HarnessError on failure."""
+
+    def end(self) -> None:
+        """End the stay, after the files were read. HarnessError on failure."""
+
+
+class OneRun:
+    """A cluster that is built for one run and taken down after it."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def play(self, stage: "Stage") -> None:
+        """Build the cluster and perform the run in an asyncio loop of its own."""
+        asyncio.run(stage.play())
+
+    def still(self) -> None:
+        """Kill all brokers."""
+        self._site.stop()
+
+    def end(self) -> None:
+        """Remove everything."""
+        self._site.close()
+
+
+def perform(
+    plan: Plan,
+    provenance: Provenance,
+    site: Site,
+    system: System,
+    *,
+    backend: str,
+    stay: Stay | None = None,
+    earlier_runs: int = 0,
+    scene: Scene | None = None,
+) -> Run:
     """Perform the plan on a cluster of real brokers and take it down. Ctrl-C ends the run early and keeps the rows so far.
 
-    Once the run has ended, further Ctrl-C are held back until everything is taken down.
+    Once the run has ended, further Ctrl-C are held back until its history is made. With a `stay` the cluster stands for other
+    runs, too, and `earlier_runs` of them are over. `scene` is of a plan that is several in one (`processes.together`).
     """
     logging.getLogger("kazoo").addHandler(logging.NullHandler())  # a lost ZooKeeper is a fault; rows report it, stderr need not
     outcome: Outcome = "completed"
-    stage = Stage(plan, site, system)
+    stage = Stage(scene or scene_of(plan), site, system, earlier_runs=None if stay is None else earlier_runs)
+    stay = stay or OneRun(site)
     try:
         try:
             with stage.collecting_failures():
-                asyncio.run(stage.play())
+                stay.play(stage)
         except KeyboardInterrupt:
             outcome = "interrupted"
         # Failures and interrupts from here on must not lose the recorded rows: they may prove an anomaly.
         with held() as first:
             with stage.collecting_failures():
-                site.stop()
-            history = stage.history(provenance, outcome, backend=backend)
+                stay.still()
+            stage.read(outcome)
     finally:
         with held() as last, stage.collecting_failures():
-            site.close()
-    if stage.failures:
-        history = _ending(history, "harness-fault")
-    elif first.pressed or last.pressed:
+            stay.end()
+    with held() as late:
+        history = stage.history(provenance, outcome, backend=backend)
+    if not stage.failures and (first.pressed or last.pressed or late.pressed):
         history = _ending(history, "interrupted")
     return Run(history=history, failure=next(iter(stage.failures), None))
 
@@ -104,9 +154,12 @@ def _ending(history: History, outcome: Outcome) -> History:
 class Stage:
     """One run on real brokers. Attributes in ns count from `_start_ns` and are None until that moment has come."""
 
-    def __init__(self, plan: Plan, site: Site, system: System) -> None:
-        self._plan = plan
-        self._scene = scene_of(plan)
+    def __init__(self, scene: Scene, site: Site, system: System, *, earlier_runs: int | None = None) -> None:
+        """`earlier_runs`: of a cluster that stands for several runs; None for one that is built for this run alone."""
+        self._plan = plan = scene.plan
+        self._earlier_runs = earlier_runs
+        self._share = None if earlier_runs is None else Share.of(plan)
+        self._scene = scene
         self._site = site
         self._system = system
         self._start_ns = monotonic_ns()
@@ -119,6 +172,10 @@ class Stage:
         self._slowed: float | None = None  # by other work on this machine, from healing to the end
         self._end_states: tuple[EndState, ...] = ()  # cluster state at the end of the run
         self._broken: str | None = None  # an error in a callback of the asyncio loop
+        self._begun_ns = 0  # when all brokers had been started
+        self._commits: list[AnyCommit] = []  # what is read when the brokers are still
+        self._notes: list[list[NoteLine]] = []
+        self._images: dict[BrokerId, tuple[DirImage, ...]] = {}
         self.failures: list[str] = []  # of the harness, as sentences
 
     @contextmanager
@@ -136,29 +193,28 @@ class Stage:
 
     async def play(self) -> None:
         """Run all phases of the run. HarnessError if the harness fails; the rows recorded so far are kept."""
-        asyncio.get_running_loop().set_exception_handler(self._callback_failed)
         try:
             await self._site.open()
-            await self._perform_phases()
+            await self.perform_phases()
         finally:
             await self._site.leave()
 
-    async def _perform_phases(self) -> None:
+    async def perform_phases(self) -> None:
         """Start the brokers, run clients and faults, heal, rest, and look at the cluster a last time."""
+        asyncio.get_running_loop().set_exception_handler(self._callback_failed)
         cluster = self._system.cluster(self._site.zookeeper, self._site.harness)
         clients: list[Client] = []
         administrators: list[Administrator] = []
         try:
             faults = self._faults = Faults(self._plan, self._site, self._recorder, cluster)
-            for node in self._site.nodes.values():
-                self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life + 1)
-                await node.start()
+            await self._start_brokers()
             await self._wait_for_brokers(cluster, faults)
             await cluster.create_topics(self._scene)
             await self._wait_for_leaders(cluster, faults)
             phases = Phases()
             performers = list(self._new_workers(clients, administrators))
             await asyncio.gather(*(client.open() for client in clients if isinstance(client, ColdClient)))
+            await asyncio.gather(*(administrator.open() for administrator in administrators))
             async with asyncio.TaskGroup() as tasks:
                 workers = [tasks.create_task(worker.run(phases)) for worker in performers]
                 nemesis = tasks.create_task(faults.run())
@@ -176,7 +232,7 @@ class Stage:
                 if scraper is not None and scraping is not None:
                     scraping.cancel()
                     await scraper.look(whole=True)
-                self._end_states = await at_rest(cluster.look)
+                self._end_states = await at_rest(partial(self._look, cluster))
         except* HarnessError as group:
             raise _first_harness_error(group) from None
         finally:
@@ -185,6 +241,20 @@ class Stage:
             for administrator in administrators:
                 await administrator.close()
             cluster.close()
+
+    async def _start_brokers(self) -> None:
+        """Start the brokers; of a cluster that stands for several runs they run already."""
+        for node in self._site.nodes.values():
+            runs = self._share is not None and await node.is_running()
+            self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life if runs else node.life + 1)
+            if not runs:
+                await node.start()
+        self._begun_ns = self._now_ns()
+
+    async def _look(self, cluster: Cluster) -> EndState:
+        """Read the final state of this run's topics once."""
+        state = await cluster.look()
+        return state if self._share is None else self._share.of_state(state)
 
     def _callback_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Remember an error in a callback; asyncio alone would log it and continue with a broken client."""
@@ -211,6 +281,9 @@ class Stage:
             for node in self._site.nodes.values():
                 if not await node.is_running():
                     raise HarnessError(f"{node.address} stopped before it served: {node.stopped_itself() or node.last_words()}")
+            for server in self._site.servers:
+                if not await server.is_running():
+                    raise HarnessError(f"{server.address} stopped before the brokers served: {server.last_words()}")
             if self._now_ns() - began_ns > LED_S_MAX * 1e9:
                 raise HarnessError(f"not every broker listed all {count} brokers within {LED_S_MAX:.0f} s")
             await self._sleep_and_watch(SLICE_S, faults)
@@ -255,7 +328,10 @@ class Stage:
             name = Address(f"c{number}")
             place = self._site.clients[CLIENTS if len(self._site.clients) == 1 else self._scene.client_places[number]]
             clients.append(self._system.client(name, place))
-            administrators.append(Administrator(self._site.zookeeper, session_timeout_ms=timeout_ms))
+            if isinstance(self._system, Administered):
+                administrators.append(self._system.administrator(Address(f"a{number}"), place))
+            else:
+                administrators.append(ZooKeeperAdministrator(self._site.zookeeper, session_timeout_ms=timeout_ms))
         return [
             Worker(Attempts(self._recorder, process, number, processes=len(processes)), client, administrator)
             for number, (process, client, administrator) in enumerate(zip(processes, clients, administrators, strict=True))
@@ -263,11 +339,27 @@ class Stage:
 
     # --- the end -----------------------------------------------------------------------------------------------------------
 
-    def history(self, provenance: Provenance, outcome: Outcome, *, backend: str) -> History:
-        """The history of the run: all recorded rows in one order. Call it after all brokers are stopped."""
-        commits: list[AnyCommit] = []
+    def read(self, outcome: Outcome) -> None:
+        """Read what the run left on disks: commits, the brokers' reports, their logs. No broker may write meanwhile."""
         with self.collecting_failures():  # without commits the checkers find less, but the rest of the history is valid
-            commits = [commit for commit in self._site.commits() if f"/{INTERNAL}" not in getattr(commit, "path", "")]
+            self._commits = [commit for commit in self._site.commits() if f"/{INTERNAL}" not in getattr(commit, "path", "")]
+        nodes = self._site.nodes
+        self._notes = [node.notes() for node in nodes.values()]
+        if outcome == "completed" and not self.failures:
+            self._images = {broker: node.disks() for broker, node in nodes.items()}
+        if self._share is not None:
+            ahead_ns = self._start_ns + self._wall_ahead_ns
+            begun_ms = (self._begun_ns + ahead_ns) // 1_000_000 + 1
+            self._commits = self._share.of_commits(self._commits, from_ms=ahead_ns // 1_000_000, begun_ms=begun_ms)
+            self._notes = [self._share.of_notes(lines, from_ns=self._start_ns) for lines in self._notes]
+            self._images = {broker: self._share.of_images(images) for broker, images in self._images.items()}
+
+    def history(self, provenance: Provenance, outcome: Outcome, *, backend: str) -> History:
+        """The history of the run: all recorded rows in one order. Call it after `read`."""
+        commits = self._commits
+        if isinstance(self._system, Administered):
+            zero_ms = (self._start_ns + self._wall_ahead_ns) // 1_000_000
+            commits = with_orders(commits, self._recorder.operations, zero_ms=zero_ms)
         outcome = "harness-fault" if self.failures else outcome
         end_ns = whole_until(
             commits,
@@ -275,10 +367,8 @@ class Stage:
             start_ns=self._start_ns,
             wall_ahead_ns=self._wall_ahead_ns,
         )
-        nodes = self._site.nodes
-        notes = [node.notes() for node in nodes.values()]
         evidence = ZooKeeperEvidence(
-            [line for lines in notes for line in lines],
+            [line for lines in self._notes for line in lines],
             self._recorder.events,
             start_ns=self._start_ns,
             wall_ahead_ns=self._wall_ahead_ns,
@@ -292,13 +382,12 @@ class Stage:
         end_rows = Recorder(lambda: end_ns)
         for end_state in self._end_states:
             end_rows.record(end_state.rows())
-        if outcome == "completed":
-            for broker, node in nodes.items():
-                end_rows.record(log_rows(broker, node.disks(), noted="notes" in self._system.observes))
+        for broker, images in self._images.items():
+            end_rows.record(log_rows(broker, images, noted="notes" in self._system.observes))
         sources = [
             self._recorder,
             evidence.recorder,
-            *(recorded_notes(lines, start_ns=self._start_ns) for lines in notes),
+            *(recorded_notes(lines, start_ns=self._start_ns) for lines in self._notes),
             end_rows,
         ]
         operations, events = merged(sources, until_ns=end_ns)
@@ -314,6 +403,7 @@ class Stage:
             sim_seconds=end_ns / 1e9,
             wall_seconds=end_ns / 1e9,
             slowed=self._slowed,
+            earlier_runs=UNSET if self._earlier_runs is None else self._earlier_runs,
             events_handled=len(events),
         )
         return History(run_manifest, operations=operations, events=events)

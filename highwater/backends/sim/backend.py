@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from highwater.backends.sim.node import Boot
 from highwater.backends.sim.transport import is_sent
 from highwater.backends.sim.world import TooManyEvents, World
-from highwater.plans.plan import Plan, beyond_reference, is_foreign, names_releases, system_of, words_of
+from highwater.plans.plan import Plan, beyond_reference, is_foreign, names_releases, system_of
+from highwater.plans.systems import words_of
 from highwater.rig.backend import Provenance, Run
 from highwater.rig.releases import unfit
 from highwater.rig.scene import manifest, scene_of

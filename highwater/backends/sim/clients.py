@@ -10,6 +10,7 @@ from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.timers import Timers
 from highwater.backends.sim.zk import ZooKeeper
 from highwater.backends.sim.zk_client import ZkClient
+from highwater.rig.administration import AdminCommand, AlterConfig
 from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, OwnCall, Reply, reply_of
 from highwater.rig.scene import Scene
 from highwater.rig.sessions import SessionCall
@@ -93,9 +94,9 @@ class ClientHost:
             case unexpected:
                 assert_never(unexpected)
 
-    def _start_call(self, call: Call | Command | SessionCall | OwnCall) -> None:
+    def _start_call(self, call: Call | AdminCommand | SessionCall | OwnCall) -> None:
         """Hand the call to the admin client or the Kafka client; what the process does by itself has ended."""
-        assert not isinstance(call, SessionCall), "SimBackend.refuse refuses these workloads before the run"
+        assert not isinstance(call, SessionCall | AlterConfig), "SimBackend.refuse refuses these plans before the run"
         if isinstance(call, OwnCall):
             self._end(Reply(id=call.id))
         elif isinstance(call, Command):

@@ -42,8 +42,9 @@ from nemesis.faults import (
     Roll,
     Shutdown,
 )
-from reference.effects import AnyEffect
-from reference.events import ShutDown
+from reference.effects import AnyEffect, Append
+from reference.events import Received, ShutDown
+from reference.messages import FetchReply, Produce
 from reference.types import Address
 
 RESTART_MS_MIN = 20  # from the end of a process to the start of the next
@@ -263,7 +264,11 @@ class DiskFaults:
                 self._refuse_until_closed(opened, node, fault.dir, Refusal(acting, "ENOTDIR", reads=False), undo)
             case DirFailure(drop_unflushed=drop_unflushed):
                 undo = partial(self._lose_unsynced, opened.id, fault.dir, node) if drop_unflushed else None
-                self._refuse_until_closed(opened, node, fault.dir, Refusal(acting, "EIO", reads=False), undo)
+                refusal = Refusal(acting, "EIO", reads=False)
+                if fault.append is UNSET:
+                    self._refuse_until_closed(opened, node, fault.dir, refusal, undo)
+                else:
+                    self._refuse_from_append(opened, node, fault, refusal, undo)
             case DiskFull():
                 self._refuse_until_closed(opened, node, fault.dir, Refusal(acting, "ENOSPC", reads=True))
             case DiskSlow():
@@ -281,6 +286,23 @@ class DiskFaults:
         if undo is not None:
             opened.undo.append(undo)
         opened.hold_in(node.disk.dirs[dir_].refusals, refusal)
+
+    def _refuse_from_append(
+        self, opened: OpenWindow, node: NodeHost, fault: DirFailure, refusal: Refusal, undo: "partial[None] | None"
+    ) -> None:
+        """The directory refuses from an append of the broker on, the records of a produce request or of a fetch."""
+        asks = Produce if fault.append == "produce" else FetchReply
+
+        def is_meant(effect: AnyEffect) -> bool:
+            event = node.event
+            asked = isinstance(event, Received) and isinstance(event.message, asks)
+            return asked and isinstance(effect, Append) and effect.dir == fault.dir
+
+        def strike(_: AnyEffect) -> None:
+            self._refuse_until_closed(opened, node, fault.dir, refusal, undo)
+
+        nth = 1 if fault.nth is UNSET else fault.nth
+        opened.hold_in(node.traps, Trap("append", nth, before=True, strike=strike, is_meant=is_meant))
 
     def _swap(self, index: int, node: NodeHost) -> None:
         node.stop("crash")

@@ -67,6 +67,8 @@ class ZooKeeperFaults:
                 acting.count += 1
                 server.pause()
                 opened.undo.append(server.resume)
+            case ZooKeeperDown(how="leave"):
+                raise AssertionError("refused before the run")
             case ZooKeeperDown():
                 self._cut_links(opened, self._links_of(server, self._brokers), acting)
             case ZooKeeperLinks(how="cut"):

@@ -88,6 +88,7 @@ class NodeHost:
         self.wrong = False  # an assertion failed; the node is not started again
         self.failed_dirs = False  # this life was told of a directory that failed
         self.machine: Handler | None = None
+        self.event: AnyEvent | None = None  # the one that the machine handles, or has handled last
         self._sim = sim
         self._server = server
         self._boot = boot
@@ -218,6 +219,7 @@ class NodeHost:
         if machine is None:
             return
         self._sim.handled += 1
+        self.event = event
         try:
             effects = machine.handle(event, now=self.clock.now())
             assert failures < FAILURES_MAX

@@ -47,16 +47,25 @@ def _steps(op: AnyOp) -> Iterator[str]:
 class Trap:
     """One effect of one broker at which a fault strikes: `strike` is called with it, before or after it is performed.
 
-    `effect` names it as in `nemesis.faults.CrashAt`.
+    `effect` names it as in `nemesis.faults.CrashAt`; of these, `is_meant` chooses those that count.
     """
 
-    __slots__ = ("_kind", "_messages", "_step", "_times_left", "before", "strike")
+    __slots__ = ("_is_meant", "_kind", "_messages", "_step", "_times_left", "before", "strike")
 
-    def __init__(self, effect: str, nth: int, *, before: bool, strike: Callable[[AnyEffect], None]) -> None:
+    def __init__(
+        self,
+        effect: str,
+        nth: int,
+        *,
+        before: bool,
+        strike: Callable[[AnyEffect], None],
+        is_meant: Callable[[AnyEffect], bool] | None = None,
+    ) -> None:
         name, _, detail = effect.partition(":")
         self._kind = _EFFECTS[name.replace("-", "")]
         self._step = detail if self._kind is ZkRequest else ""
         self._messages = kinds_named((detail,)) if detail and not self._step else None
+        self._is_meant = is_meant
         self._times_left = nth
         self.before = before
         self.strike = strike
@@ -68,6 +77,8 @@ class Trap:
         if self._messages is not None and not (isinstance(effect, Send) and effect.message.__class__ in self._messages):
             return False
         if self._step and not (isinstance(effect, ZkRequest) and self._step in steps_of(effect)):
+            return False
+        if self._is_meant is not None and not self._is_meant(effect):
             return False
         self._times_left -= 1
         return self._times_left == 0

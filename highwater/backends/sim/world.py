@@ -166,7 +166,7 @@ class World:
             node.start()
         self._run_for(GATHER_MS)
         self.create_topics()
-        self._run_until(self._is_led, WARM_UP_MS_MAX)
+        self._run_until(self.is_led, WARM_UP_MS_MAX)
 
     def create_topics(self) -> None:
         """Create the topics in ZooKeeper, with their persistent parent znodes, like an administrator's tool."""
@@ -174,13 +174,13 @@ class World:
         ops += [Create(paths.topic_path(topic), paths.topic_payload(replicas)) for topic, replicas in self._assignment.items()]
         self.server.administer(tuple(ops))
 
-    def _is_led(self) -> bool:
+    def is_led(self) -> bool:
         """Whether every partition has a leader in ZooKeeper."""
-        states = [
+        states = (
             state_of(self.server.tree, topic.name, index)
-            for topic in self.plan.cluster.topics
-            for index in range(topic.partitions)
-        ]
+            for topic in reversed(self.plan.cluster.topics)  # the last one gets its leader last: most looks end with it
+            for index in reversed(range(topic.partitions))
+        )
         return all(state is not None and state.leader is not None for state in states)
 
     def _phase(self, phase: Phase) -> None:

@@ -41,7 +41,7 @@ from reference.controller.context import (
     served_by,
     staying,
 )
-from reference.controller.leader_selection import held_by, members_wanted, newcomers
+from reference.controller.leader_selection import held_by, members_wanted, newcomers, removes_its_leader
 from reference.errors import ErrorCode
 from reference.machine import Turn
 from reference.messages import PartitionState, StopPartition, StopReplicaReply
@@ -99,7 +99,8 @@ def lead(turn: Turn, controller: Controller, tp: TopicPartition) -> None:
     """
     move = controller.agent.moves[tp]
     controller.assignments[tp] = move.target
-    move.step = MoveStep.LEADING if turn.config.variant.reassign_widens else MoveStep.SHRINKING
+    hands_over = turn.config.variant.reassign_widens and not removes_its_leader(turn.config.variant, move)
+    move.step = MoveStep.LEADING if hands_over else MoveStep.SHRINKING
     leader_election.start(turn, controller, tp, LeaderInTarget() if move.step is MoveStep.LEADING else IsrInTarget())
 
 

@@ -46,6 +46,11 @@ def test_variants_are_weighed_on_a_plan_and_shown_on_a_page(tmp_path: Path, caps
     html = page.read_text()
     assert "safe and isr-via-zookeeper on the same plans" in html
     assert "zookeeper_writes · second" in html
+    assert "Here safe is called first, and isr-via-zookeeper second." in html
+    assert "<details open><summary>All figures" in html.partition('id="measures"')[2]
+    table = html.partition('id="measures"')[2].partition("<thead>")[2]
+    heads = [table.index(f">{name}</th>") for name in ("measure", "first", "second", "difference", "shown", "pairs", "second_q3")]
+    assert heads == sorted(heads)  # what differs comes first
     assert f"highwater {' '.join(command)}" in html
 
 

@@ -160,3 +160,44 @@ def test_refusals_of_the_named_leader_are_counted(by: str, count: int) -> None:
     builder.op(1, OpType.FAIL, "produce", ({"error": "NOT_LEADER_OR_FOLLOWER", "node": by},))
 
     assert figure("refused_unready", builder) == count
+
+
+def shuts_down(builder: HistoryBuilder, kind: str = "shutdown") -> None:
+    builder.event(EventKind.FAULT_BEGUN, whole_node=True, node="b3", fault="f1", detail=kind)
+
+
+def test_every_record_acknowledged_to_all_counts() -> None:
+    builder = HistoryBuilder()
+    builder.produce(0, "a", 0, acks=1)
+    builder.produce(0, "b", 1)
+    builder.invoke_produce(1, "c")
+    builder.produce_info(1, "c")
+
+    assert figure("acknowledged", builder) == 1
+    builder.op(2, OpType.INVOKE, "produce", tuple({"value": value, "acks": -1} for value in "de"))
+    builder.op(2, OpType.OK, "produce", tuple({"value": value, "acks": -1, "offset": at} for at, value in enumerate("de", 2)))
+    assert figure("acknowledged", builder) == 3
+    assert figure("produce_median_ms", builder) == 1
+
+
+def test_produces_in_the_second_after_a_shutdown_are_measured() -> None:
+    """What is asked for within the second counts until its answer, and what is acknowledged within it."""
+    builder = HistoryBuilder()
+    builder.invoke_produce(1, "early")
+    shuts_down(builder)
+    builder.produce_ok(1, "early", 0)
+    builder.invoke_produce(1, "within")
+    builder.time_ns += 2_000_000_000
+    builder.produce_ok(1, "within", 1)
+    builder.produce(1, "late", 2)
+
+    assert (figure("acknowledged", builder), figure("shutdown_acknowledged", builder)) == (3, 1)
+    assert figure("shutdown_most_ms", builder) == figure("shutdown_p99_ms", builder) == 2001
+
+
+def test_run_without_a_controlled_shutdown_has_no_such_figure() -> None:
+    builder = HistoryBuilder()
+    shuts_down(builder, "crash-random")
+    builder.produce(1, "a", 0)
+
+    assert (figure("shutdown_acknowledged", builder), figure("shutdown_most_ms", builder)) == (None, None)

@@ -6,13 +6,17 @@ from msgspec.structs import replace
 from highwater.backends.sim.backend import SimBackend
 from highwater.errors import UsageError
 from highwater.plans.derive import derive
-from highwater.plans.plan import Plan, SystemSpec, checked, on_system, parsed_system
+from highwater.plans.plan import Plan, checked, on_system
+from highwater.plans.systems import SystemSpec, parsed_system
 from highwater.rig.releases import rolled
 from highwater.rig.scene import broker_config
 from nemesis.faults import Roll
 from reference.config import BrokerConfig, asks_controller, layouts_of, sends_heartbeats
-from reference.types import BrokerId
+from reference.messages import UpdateMetadata
+from reference.types import Address, BrokerId, ControllerEpoch, Incarnation
 from server.runtime.process import _dialect_of
+from server.runtime.transport import Transport, _Outgoing
+from server.wire.framing import read_request_header
 from server.wire.versions import Api, sent_by
 from tests.server.runtime.test_settings import GOOD
 
@@ -51,6 +55,12 @@ def test_half_rolled_cluster_writes_as_its_oldest_broker() -> None:
 
     assert sent_by(layouts_of(coded), Api.LEADER_AND_ISR) == 1
     assert sent_by(layouts_of(coded), Api.UPDATE_METADATA) == 0
+    dialect = _dialect_of(replace(GOOD, broker=coded))
+    connection = _Outgoing(Transport(Address("b1"), {}, lambda *_: None, lambda _: None, dialect=dialect), Address("b2"))
+    connection.ask(UpdateMetadata(1, BrokerId(1), ControllerEpoch(1), Incarnation(2), (), ()))
+    (frame,) = connection._frames_waiting
+    header, _ = read_request_header(frame[4:])
+    assert (header.api_key, header.api_version) == (Api.UPDATE_METADATA, 0)
 
 
 def test_new_broker_of_a_mixed_cluster_speaks_the_old_version() -> None:

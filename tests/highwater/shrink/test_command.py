@@ -75,7 +75,7 @@ def test_plan_of_another_system_is_shrunk_on_it_alone(
     def no_search(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Judges, "look", look)
+    monkeypatch.setattr(Judges, "whole_run", look)
     monkeypatch.setattr("highwater.shrink.folder.shrink", no_search)
 
     code = run_command_line(["shrink", str(plan), "--store", str(tmp_path / "store")])

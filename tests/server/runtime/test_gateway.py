@@ -212,7 +212,7 @@ def test_sent_responses_do_not_count_as_held_bytes() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1000)
         client = Client(reader, writer)
         answers = 0
-        while node.gateway.held < 1000:
+        while node.gateway.held < 1000:  # answers that their client does not read
             client.writer.write(request_frame(answers))
             answers += 1
             while len(node.asked) < answers:
@@ -221,7 +221,7 @@ def test_sent_responses_do_not_count_as_held_bytes() -> None:
             await client.answered()
         node.gateway.limits = replace(node.gateway.limits, held_bytes=node.gateway.held)
         modest = await dial()
-        modest.writer.write(request_frame(1)[:-1])
+        modest.writer.write(request_frame(1)[:-1])  # passes the limit, so that the gateway counts again
         await until(lambda: node.gateway.held < 1000)
         modest.writer.write(request_frame(1)[-1:])
         assert await modest.answered() == 1

@@ -101,6 +101,10 @@ def _broker(**changes: object) -> bytes:
         ),
         (_with(log_dirs=("a", "b")), "log_dirs must name broker.log_dirs=1 paths, not 2"),
         (_with(broker=replace(GOOD.broker, log_dirs=2), log_dirs=("/tmp/a", "/tmp/b/../a")), "a directory twice: /tmp/a, "),
+        (
+            _with(broker=replace(GOOD.broker, variant=replace(SAFE, topic_id=False, unnamed_log="deleted"))),
+            "broker.variant: unnamed_log=deleted needs topic_id=true, not false: no log has a topic id otherwise",
+        ),
         (_with(life=0), "life must be at least 1, not 0"),
         (_with(segment_bytes=0), "segment_bytes must be at least 1, not 0"),
         (_with(side_channel="/tmp/" + "x" * 110), "side_channel must have at most 107 bytes"),

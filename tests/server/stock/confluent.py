@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from time import monotonic
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -63,12 +64,25 @@ class Confluent:
     def offsets(self, topic: str) -> tuple[int, int]:
         """The earliest and the latest offset of partition 0."""
         consumer = Consumer({**self._settings, "group.id": "none"})
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
-        consumer.close()
-        return low, high
+        try:
+            return _watermarks(consumer, topic)
+        finally:
+            consumer.close()
 
     def close(self) -> None:
         """Do nothing: librdkafka closes itself."""
+
+
+def _watermarks(consumer: Consumer, topic: str) -> tuple[int, int]:
+    """Asks again where the broker that was asked has not heard of the topic yet: librdkafka leaves that to its user."""
+    until = monotonic() + TIMEOUT_S
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
+            return low, high
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._UNKNOWN_PARTITION or monotonic() > until:
+                raise
 
 
 def _error_of(future: "Future[None]") -> str:

@@ -61,6 +61,7 @@ from reference.types import (
     topic_partition,
 )
 from server.wire.codec import APIS, NodeReply, NodeRequest, read_reply, read_request, reply_frame, request_frame, version_of
+from server.wire.control import Sender
 from server.wire.framing import FrameBuffer, WireError, read_request_header
 from server.wire.records import batch_of, sealed
 from server.wire.versions import VERSIONS
@@ -445,6 +446,11 @@ def test_leader_and_isr_matches_kip_112() -> None:
     decoded = received(request_frame(mixed, version=1), {})
     assert isinstance(decoded, LeaderAndIsr)
     assert decoded.new == mixed.new  # each partition has its own
+    sender = Sender(addresses={BrokerId(1): ("h", 9)})
+    for new in ((), (TP,)):
+        assert request_frame(replace(COMMAND, new=new), version=1, sender=sender)[14:].endswith(
+            b"\0\0\0\1" + b"\0\0\0\1" + b"\0\1h" + b"\0\0\0\x09"
+        )
 
 
 def test_update_metadata_matches_kip_112() -> None:

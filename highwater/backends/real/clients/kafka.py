@@ -20,6 +20,8 @@ from time import monotonic
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from msgspec import Struct
+from msgspec.json import decode
 
 from highwater.backends.real.clients.sessions import Sessions
 from highwater.backends.real.clients.settings import NONE, Settings
@@ -30,8 +32,10 @@ from highwater.rig.sessions import SessionCall
 from reference.client.calls import Call, EarliestCall, LatestCall, PollCall, Polled, ProduceCall
 from reference.errors import ErrorCode
 from reference.types import Address, LeaderEpoch, Offset, index_of, topic_of
+from workloads.parameters import AutoCommit
 
 CALL_MS_MAX = 5000
+IDENTITY_MS_MAX = 2000
 UNREPORTED = "_NO_REPORT"  # not librdkafka's: no delivery report came in time
 RETRIED = "_RETRIED"  # not librdkafka's: there may have been earlier attempts whose results are unknown
 _OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
@@ -42,7 +46,39 @@ _FORGOTTEN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaErr
 _REFUSED = "broker unavailable: produce: "
 _COUNTED = tuple(KafkaError(code).str() for code in (KafkaError._TRANSPORT, KafkaError.KAFKA_STORAGE_ERROR))
 _SILENT = logging.Logger("librdkafka", logging.CRITICAL + 1)
+_STATISTICS_MS = 50
 _BATCH_MS = 5  # all values of one operation are handed over within this time, so they travel as one batch
+
+
+class _Eos(Struct, frozen=True):
+    idemp_state: str = ""
+
+
+class _Statistics(Struct, frozen=True):
+    """What matters of the statistics that librdkafka tells as JSON."""
+
+    eos: _Eos = _Eos()
+
+
+class _Identity:
+    """Whether an idempotent producer has its producer id, which only its statistics tell.
+
+    librdkafka looks for one in steps of half a second, and messages wait in its queue meanwhile: with a short timeout the first
+    one expires, the producer is given up for that, and the next one begins again.
+    """
+
+    def __init__(self) -> None:
+        self._is_known = False
+
+    def read(self, statistics: str) -> None:
+        """Take in the statistics, as JSON."""
+        self._is_known = self._is_known or decode(statistics, type=_Statistics).eos.idemp_state == "Assigned"
+
+    def wait_for(self, producer: Producer) -> None:
+        """Wait until the producer has its id, at most IDENTITY_MS_MAX."""
+        end_s = monotonic() + IDENTITY_MS_MAX / 1000
+        while not self._is_known and monotonic() < end_s:
+            producer.poll(_STATISTICS_MS / 1000)
 
 
 class _Resends(logging.Handler):
@@ -71,6 +107,8 @@ class KafkaClient:
         request_timeout_ms: int,
         run: str = "",
         membership: str = "",
+        auto_commit: AutoCommit | None = None,
+        keyed: bool = False,
         settings: Settings = NONE,
     ) -> None:
         """`run` tells the sessions of this run from those of other runs on the same cluster; `settings` are a user's."""
@@ -91,9 +129,12 @@ class KafkaClient:
             "error_cb": lambda _: None,  # errors of a call are returned by the call
         }
         self._producers: dict[tuple[int, int, bool], tuple[Producer, _Resends]] = {}  # by acks, retries, idempotent
+        self._keyed = keyed  # the key of a record is what its value has before "="
         self._learned: set[str] = set()  # partitions whose leader acknowledged acks=all since the producer with acks=0 asked
         self._consumer: Consumer | None = None
-        self._sessions = Sessions(name, self._settings, timeout_ms=request_timeout_ms, run=run, membership=membership)
+        self._sessions = Sessions(
+            name, self._settings, timeout_ms=request_timeout_ms, run=run, membership=membership, auto_commit=auto_commit
+        )
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     async def call(self, call: Call) -> Reply:
@@ -138,6 +179,7 @@ class KafkaClient:
     def _produce(self, call: ProduceCall) -> Reply:
         """Send the values one by one, and wait until each is delivered or failed."""
         assert not call.misuse, "stage.unplayable refuses the workload 'misuse' before the run"
+        end_s = monotonic() + (self._timeout_ms + CALL_MS_MAX) / 1000
         key = (call.acks, call.retries, call.idempotent)
         if key not in self._producers:
             self._producers[key] = self._new_producer(call)
@@ -161,7 +203,8 @@ class KafkaClient:
         error: str | None = None
         for value in call.values:
             try:
-                producer.produce(topic_of(call.tp), value.encode(), partition=index_of(call.tp), on_delivery=report)
+                own = value.partition("=")[0] if self._keyed else None
+                producer.produce(topic_of(call.tp), value.encode(), own, partition=index_of(call.tp), on_delivery=report)
             except BufferError:
                 error = "_QUEUE_FULL"
                 break
@@ -169,7 +212,7 @@ class KafkaClient:
                 error = name_of(raised.args[0])
                 break
             handed_over += 1
-        unreported = producer.flush((self._timeout_ms + CALL_MS_MAX) / 1000)
+        unreported = producer.flush(end_s - monotonic())
         if unreported:
             failures.append(UNREPORTED)
         if failures and (call.idempotent or unreported or _WAITED in failures):
@@ -196,12 +239,18 @@ class KafkaClient:
             "request.timeout.ms": self._timeout_ms,
             "linger.ms": min(_BATCH_MS, self._timeout_ms - 1),
         }
-        if call.idempotent:
-            settings["enable.idempotence"] = True
-            settings["retry.backoff.ms"] = 50
-        else:
-            settings["message.send.max.retries"] = call.retries
-        return Producer({**self._settings, **settings}), resends
+        if not call.idempotent:
+            return Producer({**self._settings, **settings, "message.send.max.retries": call.retries}), resends
+        identity = _Identity()
+        settings |= {
+            "enable.idempotence": True,
+            "retry.backoff.ms": 50,
+            "stats_cb": identity.read,
+            "statistics.interval.ms": _STATISTICS_MS,
+        }
+        producer = Producer({**self._settings, **settings})
+        identity.wait_for(producer)
+        return producer, resends
 
     # --- consume -----------------------------------------------------------------------------------------------------------
 

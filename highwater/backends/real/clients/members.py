@@ -1,9 +1,13 @@
 """Members of consumer groups with librdkafka.
 
-A member is subscribed, and commits only by calls, or in the transactions of a producer (KIP-447). The answer to a poll says which
-partitions were assigned and revoked during it.
+A member is subscribed, and commits by calls, in the transactions of a producer (KIP-447), or automatically. The answer to a poll
+says which partitions were assigned and revoked during it.
+
+librdkafka commits automatically what its application stored (enable.auto.offset.store=false). A member stores what a poll gave
+when it polls again or leaves, which the Java client does by itself; or librdkafka stores it as it hands it over, as by default.
 """
 
+from contextlib import suppress
 from time import sleep
 from typing import Any
 
@@ -20,8 +24,17 @@ from highwater.backends.real.clients.transactions import (
     name_of,
 )
 from highwater.rig.attempts import Reply
-from highwater.rig.sessions import CommitCall, CommittedCall, GroupPollCall, Partition, ProcessCall, key_of
+from highwater.rig.sessions import (
+    CommitCall,
+    CommittedCall,
+    GroupPollCall,
+    GroupPositionsCall,
+    Partition,
+    ProcessCall,
+    key_of,
+)
 from history.results import Source, result_of
+from workloads.parameters import AutoCommit
 
 GROUP_POLL_S = 0.5
 MEMBER_MS = 6000  # the least session timeout that brokers allow by default
@@ -41,10 +54,16 @@ class Member:
         timeout_ms: int,
         run: str = "",
         membership: str = "",
+        auto_commit: AutoCommit | None = None,
     ) -> None:
-        """`membership` as in a plan (`highwater.plans.plan.Membership`); "": each is new, and all stop for a rebalance."""
+        """`membership` as in a plan (`highwater.plans.plan.Membership`); "": each is new, and all stop for a rebalance.
+
+        Without `auto_commit` it commits by calls.
+        """
         self._producer = producer
-        self._settings = {**settings, **READING, **_settings_of(membership, name)}
+        self._settings = {**settings, **READING, **_settings_of(membership, name), **_committing(auto_commit)}
+        self._stores = auto_commit is not None and auto_commit.after == "next-poll"
+        self._to_store: dict[Partition, int] = {}  # behind what the last poll gave
         self._incremental = membership in ("cooperative", "consumer")
         self._run = run
         self._timeout_s = timeout_ms / 1000
@@ -58,12 +77,17 @@ class Member:
         positions: dict[Partition, int] = {}
         try:
             consumer = self._group_consumer(call.group, call.reads)
+            self._store()
             records = self._reading.poll(consumer, GROUP_POLL_S, positions)
-            at_end = self._is_at_end()
         except KafkaException as raised:
             return Reply(
                 id=call.id, attempts=1, error=name_of(raised.args[0]), told={"group": call.group, **self._partitions_moved}
             )
+        try:
+            self._to_store = self._consumed(consumer, positions) if self._stores else {}
+            at_end = self._is_at_end()
+        except KafkaException:
+            at_end = False  # the records were handed over, and perhaps stored: they are told
         return Reply(
             id=call.id,
             attempts=1,
@@ -179,11 +203,48 @@ class Member:
             return Reply(id=call.id, attempts=1, error=name_of(answer.error))
         return Reply(id=call.id, attempts=1, offset=answer.offset if answer.offset >= 0 else None)
 
+    def positions(self, call: GroupPositionsCall) -> Reply:
+        """Ask for the positions that the group has committed; a member that never polled asks by a consumer of its own."""
+        own = None if self._consumer is not None else self._new(call.group)
+        try:
+            consumer = self._consumer or own
+            assert consumer is not None
+            answers = consumer.committed([TopicPartition(*read) for read in call.reads], timeout=CALL_S)
+        except KafkaException as raised:
+            return Reply(id=call.id, attempts=1, error=name_of(raised.args[0]))
+        finally:
+            if own is not None:
+                own.close()
+        failed = next((answer.error for answer in answers if answer.error is not None), None)
+        if failed is not None:
+            return Reply(id=call.id, attempts=1, error=name_of(failed))
+        committed = {key_of((at.topic, at.partition)): at.offset if at.offset >= 0 else None for at in answers}
+        return Reply(id=call.id, attempts=1, told={"group": call.group, "committed": committed})
+
     def close(self) -> None:
         """Leave the group."""
         if self._consumer is not None:
+            self._store()
             self._consumer.close()
             self._consumer = None
+
+    def abandon(self) -> None:
+        """Die without a word: a consumer that is dropped, and not closed, neither commits nor leaves."""
+        self._to_store = {}
+        self._consumer = None
+
+    def _consumed(self, consumer: Consumer, positions: dict[Partition, int]) -> dict[Partition, int]:
+        """Where the member is in these partitions, without those that were taken from it in the poll that gave the records."""
+        at = consumer.position([TopicPartition(*partition) for partition in positions])
+        return {(one.topic, one.partition): one.offset for one in at if one.error is None and one.offset >= 0}
+
+    def _store(self) -> None:
+        """Store what the last poll gave, for the next automatic commit; a partition that was taken away is another member's."""
+        to_store, self._to_store = self._to_store, {}
+        for partition, position in to_store.items():
+            assert self._consumer is not None
+            with suppress(KafkaException):
+                self._consumer.store_offsets(offsets=[TopicPartition(*partition, position)])
 
     def _new(self, group: str, **own: object) -> Consumer:
         return Consumer({**self._settings, "group.id": f"{group}{self._run}", "auto.offset.reset": "earliest", **own})
@@ -208,6 +269,17 @@ class Member:
         for key in keys:
             self._reading.ended.pop(key, None)
         self._partitions_moved.setdefault(what, []).extend(keys)
+
+
+def _committing(auto_commit: AutoCommit | None) -> dict[str, object]:
+    """The settings of a member that commits automatically."""
+    if auto_commit is None:
+        return {}
+    return {
+        "enable.auto.commit": True,
+        "auto.commit.interval.ms": auto_commit.interval_ms,
+        "enable.auto.offset.store": auto_commit.after == "delivery",
+    }
 
 
 def _settings_of(membership: str, name: str) -> dict[str, object]:

@@ -1,9 +1,9 @@
 """Clients in another language: a process performs their calls, and speaks JSON lines over its stdin and stdout.
 
 A request is {"number": 7, "client": "c1", "brokers": "host:port,…", "timeout_ms": 1000, "transactional_id": "…", "run": "…",
-"membership": "static", "act": "ProduceCall", "call": {…}}: `act` is the class of the call, "open" or "close", and `call` has its
-fields; `run` ends the names of groups. The answer, at any time, is {"number": 7, "heard": {…}} with the fields of `Reply` and, as
-`code`, the error's number in Kafka, if it has one.
+"membership": "static", "auto_commit_ms": 500, "act": "ProduceCall", "call": {…}}: `act` is the class of the call, "open" or
+"close", and `call` has its fields; `run` ends the names of groups; auto_commit_ms is 0 where members commit by calls. The answer,
+at any time, is {"number": 7, "heard": {…}} with the fields of `Reply` and, as `code`, the error's number in Kafka, if it has one.
 The process performs the calls of one client in order, and those of different clients at once. It ends when its stdin ends, so it
 does not outlive the harness.
 """
@@ -124,6 +124,8 @@ class PipedClient:
         request_timeout_ms: int,
         run: str = "",
         membership: str = "",
+        auto_commit_ms: int = 0,
+        keyed: bool = False,
     ) -> None:
         """`users`: the open clients of the worker. `run` ends the transactional id, as for librdkafka's clients."""
         users.add(name)
@@ -137,6 +139,8 @@ class PipedClient:
             "transactional_id": f"highwater-{name}{run}",
             "run": run,
             "membership": membership,
+            "auto_commit_ms": auto_commit_ms,
+            "keyed": keyed,
         }
 
     async def open(self) -> None:
@@ -153,6 +157,10 @@ class PipedClient:
         """Perform one call of a session."""
         return await self._ask(type(call).__name__, call)
 
+    async def administer(self, act: str, call: Mapping[str, object]) -> Reply:
+        """Perform one request of an administrator."""
+        return await self._ask(act, call)
+
     async def close(self) -> None:
         """Close the client after the call in progress, at most CLOSE_S later, and the worker with its last client."""
         with suppress(HarnessError, TimeoutError):
@@ -161,7 +169,7 @@ class PipedClient:
         if not self._users:
             await self._worker.close()
 
-    async def _ask(self, act: str, call: Call | SessionCall | None) -> Reply:
+    async def _ask(self, act: str, call: Call | SessionCall | Mapping[str, object] | None) -> Reply:
         return await self._worker.ask({**self._opening, "act": act, "call": call})
 
 

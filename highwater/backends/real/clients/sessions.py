@@ -9,8 +9,10 @@ from highwater.rig.attempts import Reply
 from highwater.rig.sessions import (
     CommitCall,
     CommittedCall,
+    GroupAbandonCall,
     GroupLeaveCall,
     GroupPollCall,
+    GroupPositionsCall,
     ProcessCall,
     ReadCommittedCall,
     SessionCall,
@@ -18,17 +20,29 @@ from highwater.rig.sessions import (
     StepCall,
     TxnCall,
 )
+from workloads.parameters import AutoCommit
 
 
 class Sessions:
     """The sessions of one client, which performs one call at a time."""
 
-    def __init__(self, name: str, settings: dict[str, Any], *, timeout_ms: int, run: str = "", membership: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: dict[str, Any],
+        *,
+        timeout_ms: int,
+        run: str = "",
+        membership: str = "",
+        auto_commit: AutoCommit | None = None,
+    ) -> None:
         """`run` ends the transactional id and the names of groups: on a cluster that stays, earlier runs have left theirs."""
         producer = TransactionalProducer(f"{name}{run}", settings, timeout_ms=timeout_ms)
         self._transactions = Transactions(producer, settings, timeout_ms=timeout_ms)
         self._shared_ids = SharedIds(settings, timeout_ms=timeout_ms, run=run)
-        self._member = Member(producer, name, settings, timeout_ms=timeout_ms, run=run, membership=membership)
+        self._member = Member(
+            producer, name, settings, timeout_ms=timeout_ms, run=run, membership=membership, auto_commit=auto_commit
+        )
 
     def perform(self, call: SessionCall) -> Reply:
         """Perform one call."""
@@ -48,6 +62,11 @@ class Sessions:
             case GroupLeaveCall():
                 self._member.close()
                 return Reply(id=call.id, attempts=1)
+            case GroupAbandonCall():
+                self._member.abandon()
+                return Reply(id=call.id, attempts=1)
+            case GroupPositionsCall():
+                return self._member.positions(call)
             case CommitCall():
                 return self._member.commit(call)
             case CommittedCall():

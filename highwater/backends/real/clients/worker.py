@@ -7,11 +7,11 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from highwater.backends.real.systems.port import Client, SessionClient
+from highwater.backends.real.systems.port import Administrator, Client, SessionClient
+from highwater.rig.administration import AdminCommand, AlterConfig
 from highwater.rig.attempts import ADMIN_TIMEOUT_MS, Attempts, OwnCall, Reply, reply_of
 from highwater.rig.sessions import SessionCall
 from reference.client.calls import Call
-from reference.client.commands import Command
 from server.runtime.admin_session import AdminSession
 from workloads.client import Done, Invocation, Phase, Sleep
 
@@ -63,7 +63,7 @@ class Phases:
             await asyncio.wait_for(self._changed.wait(), None if timeout_ms is None else timeout_ms / 1000)
 
 
-class Administrator:
+class ZooKeeperAdministrator:
     """Admin commands of one client process, one at a time, over a ZooKeeper session of its own.
 
     The commands are performed by the machine of `reference.client.admin`. Belongs to one asyncio loop.
@@ -72,9 +72,13 @@ class Administrator:
     def __init__(self, zookeeper: str, *, session_timeout_ms: int) -> None:
         self._session = AdminSession(zookeeper, session_timeout_ms)
 
-    async def call(self, command: Command) -> Reply:
+    async def call(self, command: AdminCommand) -> Reply:
         """Submit an admin command and wait until it is done or refused, at most ADMIN_TIMEOUT_MS."""
+        assert not isinstance(command, AlterConfig), "the reference refuses plans with it before the run"
         return reply_of(await self._session.run(command, ADMIN_TIMEOUT_MS))
+
+    async def open(self) -> None:
+        """Nothing to do: the first command opens the session."""
 
     async def close(self) -> None:
         """Close the administrator's ZooKeeper session."""
@@ -108,11 +112,11 @@ class Worker:
                     with phases.operating():
                         self._attempts.end(await self._perform_and_wait(call))
 
-    async def _perform_and_wait(self, call: Call | Command | SessionCall | OwnCall) -> Reply:
+    async def _perform_and_wait(self, call: Call | AdminCommand | SessionCall | OwnCall) -> Reply:
         """Hand the call to the administrator, the session client or the Kafka client, and wait for its outcome."""
         if isinstance(call, OwnCall):
             return Reply(id=call.id)
-        if isinstance(call, Command):
+        if isinstance(call, AdminCommand):
             return await self._administrator.call(call)
         if isinstance(call, SessionCall):
             assert isinstance(self._client, SessionClient), "the system refuses these workloads before the run"

@@ -14,9 +14,10 @@ from highwater.backends.real.containers.site import ContainerSite
 from highwater.backends.real.means import means
 from highwater.backends.real.node.directories import MOUNT_NEEDS_ROOT
 from highwater.backends.real.stage import missing_library, perform, unplayable
-from highwater.backends.real.systems.port import System
+from highwater.backends.real.systems.port import System, controllers_of
 from highwater.backends.real.systems.registry import system_for
-from highwater.plans.plan import Plan, system_of, words_of
+from highwater.plans.plan import Plan, system_of
+from highwater.plans.systems import words_of
 from highwater.rig.backend import Provenance, Run
 from highwater.run_folder import RunFolder
 from nemesis.capability import refusals
@@ -40,6 +41,8 @@ class DockerBackend:
         system = self._make(plan)
         if system.packing is None:
             return f"{words_of(system_of(plan))} does not run in containers; run it with --backend process"
+        if controllers_of(system):
+            return f"{words_of(system_of(plan))}: controllers run apart from the brokers as processes only; --backend process"
         reason = unplayable(plan) or next(iter(refusals("docker", plan.schedule)), None) or system.refuse()
         reason = reason or missing_library(plan) or missing()
         if reason is not None:

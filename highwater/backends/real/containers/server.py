@@ -76,3 +76,7 @@ class ServerContainer:
     async def is_running(self) -> bool:
         """Whether the ZooKeeper server's process exists, frozen or not."""
         return self.process.is_running()
+
+    def last_words(self) -> str:
+        """The last line that the ZooKeeper server printed."""
+        return self.process.last_words()

@@ -64,10 +64,10 @@ class ContainerSite:
             ServerContainer(engine, grounds, places[name], [places[member_server] for member_server in servers])
             for name in servers
         )
-        started = await asyncio.gather(*(server.start() for server in self.servers))
+        probes = await asyncio.gather(*(server.start() for server in self.servers))
         self._make_nodes(engine, grounds, places)
         await self._open_links(grounds, places)
-        for proof in await asyncio.gather(*(serves() for serves in started)):
+        for proof in await asyncio.gather(*(is_serving() for is_serving in probes)):
             if not proof.holds:
                 raise HarnessError(f"ZooKeeper did not come up: {proof.detail}")
 

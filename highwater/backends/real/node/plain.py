@@ -12,7 +12,7 @@ from highwater.backends.real.node.runner import BrokerProcess, Launch, Runner
 from highwater.backends.real.site import ClockCondition, DirCondition, Probe
 from highwater.errors import HarnessError
 from reference.events import DirImage
-from reference.types import BrokerId, TopicPartition, broker_address
+from reference.types import Address, TopicPartition
 from server.lab.notes import NoteLine
 from server.lab.power import Loss, Wound
 
@@ -41,9 +41,9 @@ class PlainNode(BrokerProcess):
     """
 
     def __init__(
-        self, folder: Path, broker: BrokerId, runner: Runner, launch: Callable[[Prepared], Launch], *, shape: Shape = ONE_DIR
+        self, folder: Path, address: Address, runner: Runner, launch: Callable[[Prepared], Launch], *, shape: Shape = ONE_DIR
     ) -> None:
-        self.address = broker_address(broker)
+        self.address = address
         self.life = 0
         self.dirs = shape.dirs
         self._launches = launch

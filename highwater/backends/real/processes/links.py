@@ -97,6 +97,15 @@ class ProxyLinks:
         pickers = [link.pickers[window] for link in self._links.values() if window in link.pickers]
         return Picked(sum(picker.hits for picker in pickers), sum(picker.orphans for picker in pickers))
 
+    def faulty(self) -> Pair | None:
+        """The first link that still has a fault; None if there is none."""
+        return next((pair for pair, link in self._links.items() if link.condition != JOINED), None)
+
+    def begin_run(self) -> None:
+        """Forget which connections the windows of an earlier run have chosen: windows of the next one may have their names."""
+        for ones in self._ones.values():
+            ones.clear()
+
     async def close(self) -> None:
         """Close all proxies and the connections through them."""
         for proxies in self._proxies.values():

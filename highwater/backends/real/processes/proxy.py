@@ -42,7 +42,8 @@ class _Piece(NamedTuple):
 class Flow:
     """One direction of a proxied connection: data that was read and not yet written, each piece with the time at which it is due.
 
-    A piece is what one read returned or, with `divide`, a whole message with its kind.
+    A piece is what one read returned or, with `divide`, a whole message with its kind. `counted`: pieces that the link delays
+    count as hits of its fault. The transports are set when the sides are connected.
     """
 
     def __init__(self, connection: "_Connection", link: Link, *, counted: bool, divide: Divide | None = None) -> None:

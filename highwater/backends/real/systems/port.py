@@ -14,7 +14,7 @@ are the same for all systems.
 Checkers that need rows of another source do not judge the run (`checkers.observing`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
@@ -22,7 +22,8 @@ from msgspec import Struct
 
 from highwater.backends.real.cluster_state import EndState
 from highwater.backends.real.node.runner import Runner
-from highwater.backends.real.site import HostPort, Node
+from highwater.backends.real.site import HostPort, Node, Probe
+from highwater.rig.administration import AdminCommand
 from highwater.rig.attempts import Reply
 from highwater.rig.commits import AnyCommit
 from highwater.rig.scene import Scene
@@ -48,7 +49,15 @@ class Wiring(Struct, frozen=True, kw_only=True):
     advertised: Mapping[Address, Mapping[Address, HostPort]]
     zookeeper: tuple[HostPort, ...]
     metrics: HostPort
-    quorum: Mapping[Address, HostPort]  # of all brokers, where each listens for the others' controllers; empty without KRaft
+    quorum: Mapping[Address, HostPort]  # of all controllers, where each listens; empty without KRaft
+
+
+class ControllerWiring(Struct, frozen=True, kw_only=True):
+    """The addresses of one controller apart from the brokers. `ways` lead to the other ones through proxies, at their ports."""
+
+    controller: Address
+    ways: Mapping[Address, HostPort]
+    quorum: Mapping[Address, HostPort]  # of all controllers, where each listens
 
 
 class SystemNode(Node, Protocol):
@@ -87,15 +96,32 @@ class Coordination(Protocol):
 
 
 @runtime_checkable
-class Chronicle(Protocol):
-    """A system without ZooKeeper whose brokers keep on their own disks what their coordination committed."""
+class Apart(Protocol):
+    """A system that may have controllers apart from its brokers, where others have ZooKeeper servers."""
 
-    def commits(self, nodes: Iterable[Node]) -> Iterable[AnyCommit]:
-        """What was committed, in commit order, as commits to ZooKeeper would say it; all brokers must be down."""
+    @property
+    def controllers(self) -> int:
+        """How many there are; 0 if each broker is one."""
+
+    def controller(self, folder: Path, wiring: ControllerWiring, runner: Runner) -> SystemNode:
+        """Prepare a controller in a folder of its own below `folder`; it is not started. The runner will run its processes."""
+
+
+def controllers_of(system: "System") -> int:
+    """How many controllers of the system run apart from its brokers."""
+    return system.controllers if isinstance(system, Apart) else 0
+
+
+@runtime_checkable
+class Chronicle(Protocol):
+    """A system without ZooKeeper whose controllers keep on their own disks what they committed."""
+
+    def commits(self, controllers: Iterable[Node]) -> Iterable[AnyCommit]:
+        """What was committed, in commit order, as commits to ZooKeeper would say it; all controllers must be down."""
 
 
 def chronicle_of(system: "System") -> Chronicle | None:
-    """The system, if its brokers' disks say what ZooKeeper would; a release of Kafka that uses ZooKeeper does not."""
+    """The system, if its controllers' disks say what ZooKeeper would; a release of Kafka that uses ZooKeeper does not."""
     return system if isinstance(system, Chronicle) and not system.zookeeper else None
 
 
@@ -105,6 +131,17 @@ class Levelled(Protocol):
 
     async def raise_level(self) -> str | None:
         """Raise the level to the highest that all brokers know; what it is now, in words, or None while it cannot be raised."""
+
+
+@runtime_checkable
+class Voting(Protocol):
+    """A cluster whose controllers leave the quorum and join it by requests (KIP-853)."""
+
+    async def leave(self, server: Address) -> Probe:
+        """Remove a controller from the voters; the probe sees whether it votes no more."""
+
+    async def join(self, server: Address) -> Probe:
+        """Add a controller to the voters; the probe sees whether it votes."""
 
 
 class Cluster(Coordination, Protocol):
@@ -123,6 +160,33 @@ class Cluster(Coordination, Protocol):
         """Close the harness's connections; requests without an answer stay unanswered."""
 
 
+@runtime_checkable
+class LastingCluster(Protocol):
+    """A cluster that can say whether the next run may begin on it."""
+
+    async def unready(self, topics: Collection[str]) -> str | None:
+        """Why no run with these topics can begin on the cluster now, in a sentence; None if one can."""
+
+
+@runtime_checkable
+class LastingNode(Protocol):
+    """A broker that can say whether its directories are fit for the next run."""
+
+    def is_whole(self, dir_: int) -> bool:
+        """Whether a log directory is there, as the broker formatted it."""
+
+
+@runtime_checkable
+class Lasting(Protocol):
+    """A system whose brokers can perform one plan after the other."""
+
+    def unshared(self) -> str | None:
+        """Why the brokers of this plan perform no other plan, in a sentence; None if they can."""
+
+    def brokers(self) -> str:
+        """All that the brokers of this plan are started with, but addresses: plans with the same can share them."""
+
+
 class Client(Protocol):
     """The client of one workload process, which performs one call at a time."""
 
@@ -131,6 +195,27 @@ class Client(Protocol):
 
     async def close(self) -> None:
         """Close the client after the call in progress."""
+
+
+class Administrator(Protocol):
+    """The administrator of one workload process, who performs one admin command at a time."""
+
+    async def open(self) -> None:
+        """Get ready. HarnessError if that fails."""
+
+    async def call(self, command: AdminCommand) -> Reply:
+        """Perform one command, and wait until it is done or refused."""
+
+    async def close(self) -> None:
+        """Close the administrator after the command in progress."""
+
+
+@runtime_checkable
+class Administered(Protocol):
+    """A system whose administrators send requests to its brokers, not to ZooKeeper."""
+
+    def administrator(self, name: Address, brokers: Mapping[Address, HostPort]) -> Administrator:
+        """An administrator who reaches the brokers at these addresses."""
 
 
 @runtime_checkable
@@ -174,7 +259,7 @@ class System(Protocol):
 
     @property
     def quorum(self) -> bool:
-        """Whether each broker has a listener for a quorum of controllers."""
+        """Whether there is a quorum of controllers: each broker is one, unless they run apart (`Apart`)."""
 
     @property
     def idempotence(self) -> bool:

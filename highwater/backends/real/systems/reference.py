@@ -12,10 +12,11 @@ from highwater.backends.real.node.reference import ReferenceNode
 from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.processes.conversation import OF_REFERENCE
 from highwater.backends.real.site import HostPort
-from highwater.backends.real.systems.limits import insufferable, no_link, unused
+from highwater.backends.real.systems.limits import NO_QUORUM, insufferable, no_link, unused
 from highwater.backends.real.systems.port import Client, Packing, Wiring
 from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
-from highwater.plans.plan import REFERENCE, Plan
+from highwater.plans.plan import Plan
+from highwater.plans.systems import REFERENCE
 from highwater.rig.releases import rolled, unfit
 from highwater.rig.scene import broker_config
 from history.manifest import Source
@@ -55,12 +56,16 @@ class Reference:
         match fault:
             case faults.CrashAt() | faults.AnswerLost() | faults.AnswerLate() | faults.DeposedAt():
                 return OUTSIDE
+            case faults.DirFailure(append="produce" | "fetch"):
+                return OUTSIDE
             case faults.Shutdown(protocol="legacy" | "kip343"):
                 return ONE_PROTOCOL
             case faults.Partition() | faults.Packets() | faults.Slow() | faults.Clog() | faults.Reset():
                 return no_link(fault, OF_REFERENCE.values(), _ASKED, zookeeper=True)
             case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown() | faults.Roll() | faults.PowerLoss():
                 return None
+            case faults.ZooKeeperDown(how="leave"):
+                return NO_QUORUM
             case faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks():
                 return None
             case faults.ClockJump() | faults.ClockDrift() | faults.ClockStrobe():

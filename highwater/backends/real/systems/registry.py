@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from highwater.backends.real.systems.external.system import NAME as EXTERNAL
@@ -14,11 +14,13 @@ from highwater.backends.real.systems.limits import too_many_wounds
 from highwater.backends.real.systems.port import System
 from highwater.backends.real.systems.reference import Reference
 from highwater.errors import UsageError
-from highwater.plans.plan import REFERENCE, Plan, SystemSpec, checked, is_foreign, on_system, parsed_system, system_of, words_of
+from highwater.plans.plan import Plan, checked, is_foreign, on_system, system_of
 from highwater.plans.scaled import beyond_in, prefixed, scaled
+from highwater.plans.systems import REFERENCE, SystemSpec, parsed_system, words_of
 from history.errors import unknown
 from nemesis.faults import PowerLoss
 from nemesis.schedule import Window
+from nemesis.targets import ClientPlace, Controller
 
 # Written out, so that the list can be read.
 SYSTEMS: dict[str, Callable[[Plan], System]] = {REFERENCE: Reference, KAFKA: Kafka, EXTERNAL: External}
@@ -43,14 +45,17 @@ class Akin(Struct, frozen=True, kw_only=True):
 def akin(system: SystemSpec, others: Collection[str]) -> Akin:
     """What the other systems have that tells how this one behaves: the same one, or any of its name.
 
-    Of a release of Kafka that is not among them, or a user's build: the next older and the next newer one in the same mode.
+    Of a release of Kafka that is not among them, or a user's build: the next older and the next newer one in the same mode, with
+    its controllers apart from the brokers, or not, as here.
     """
     same = [words for words in (words_of(system), system.name) if words in others]
     if same or system.name != KAFKA:
         return Akin(same=next(iter(same), None))
-    releases = [release_named(spec.version) for spec in map(parsed_system, others) if spec.name == KAFKA]
-    older, newer = neighbours(release_and_build(system)[0], releases)
-    named = [None if release is None else f"{KAFKA}:{release.version}" for release in (older, newer)]
+    apart = system.controllers is not UNSET
+    specs = [spec for spec in map(parsed_system, others) if spec.name == KAFKA and (spec.controllers is not UNSET) == apart]
+    words = {release_named(spec.version): words_of(spec) for spec in specs}
+    older, newer = neighbours(release_and_build(system)[0], words)
+    named = [None if release is None else words[release] for release in (older, newer)]
     return Akin(same=named[0]) if older is newer else Akin(older=named[0], newer=named[1])
 
 
@@ -85,11 +90,18 @@ def fitted(plan: Plan) -> Plan:
     return replace(plan, cluster=cluster, workload=workload, audit_ms=0, script=())
 
 
+def _is_nowhere(window: Window, plan: Plan) -> bool:
+    """Whether a window hits clients at a place that the plan does not have, or a broker that is controller where none is."""
+    if isinstance(window.target, Controller):
+        return system_of(plan).controllers is not UNSET
+    return isinstance(window.target, ClientPlace) and window.target.place > plan.workload.places
+
+
 def bearable(plan: Plan, windows: Sequence[Window]) -> tuple[Window, ...]:
     """Those of the windows whose faults the plan's system can suffer; no power loss, if they hit too many brokers."""
     system = system_for(plan)
     brokers = plan.cluster.brokers
-    able = tuple(window for window in windows if system.lacks(window.fault) is None)
+    able = tuple(window for window in windows if system.lacks(window.fault) is None and not _is_nowhere(window, plan))
     if size_of(system_of(plan)) is not None:
         able = tuple(window for window in able if beyond_in(window, plan, brokers) is None)
     if not is_foreign(plan) or too_many_wounds(plan, able) is None:

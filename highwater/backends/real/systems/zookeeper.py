@@ -1,24 +1,23 @@
 """A cluster whose coordination is in ZooKeeper: the reference, and Apache Kafka up to 3.9. Both use the same znodes."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
-
-import msgspec
 
 from highwater.backends.real.cluster_state import EndState
 from highwater.backends.real.site import HostPort
-from highwater.backends.real.systems.metadata import INTERNAL, VERSION_MAX, BrokerMetadata, served_version, told_by
+from highwater.backends.real.systems.metadata import INTERNAL, VERSION_MAX, BrokerMetadata, served_version, told_by, unwhole
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.errors import HarnessError
 from highwater.rig.scene import Scene
+from highwater.rig.settings import TOPICS, settings_path, settings_payload
 from reference.config import TopicSpec
 from reference.coordination import paths
 from reference.coordination.api import Children, Create, Created, Data, GetChildren, GetData, NodeExists
 from reference.types import Address
 from server.wire.clients.apis import ApiKey
 
-_CONFIGS: Final = ("/config", "/config/topics")
+_CONFIGS: Final = ("/config", TOPICS)
 
 
 class ZooKeeperCluster(Admin):
@@ -49,7 +48,8 @@ class ZooKeeperCluster(Admin):
         """Create the znodes of the scene's topics, which brokers then discover."""
         if self._configured:
             creates = [Create(path, b"") for path in _CONFIGS]
-            creates += [Create(f"{_CONFIGS[-1]}/{topic.name}", _config(topic)) for topic in scene.plan.cluster.topics]
+            own = {topic.name: topic_settings(topic) for topic in scene.plan.cluster.topics}
+            creates += [Create(settings_path(name), settings_payload(settings)) for name, settings in own.items()]
             for answer in await self.ask_until_answered(*creates):
                 if not isinstance(answer, Created | NodeExists):
                     raise HarnessError(f"writing the topics' settings to ZooKeeper: {answer}")
@@ -63,6 +63,10 @@ class ZooKeeperCluster(Admin):
             topics, states, {node: () if answer is None else answer.partitions for node, answer in metadata_of_broker.items()}
         )
 
+    async def unready(self, topics: Collection[str]) -> str | None:
+        """Why no run with these topics can begin on the cluster now, in a sentence; None if one can."""
+        return unwhole(await self._told(partitions=True, internal=True), topics)
+
     async def _read_znodes(self) -> tuple[tuple[tuple[str, Data], ...], dict[str, Data]]:
         """The znodes of all topics but internal ones, and those of their partition states."""
         (listed,) = await self.ask_until_answered(GetChildren(paths.TOPICS))
@@ -73,11 +77,13 @@ class ZooKeeperCluster(Admin):
         states = await self.ask_until_answered(*map(GetData, state_paths)) if state_paths else ()
         return topics, {path: state for path, state in zip(state_paths, states, strict=True) if isinstance(state, Data)}
 
-    async def _told(self, *, partitions: bool) -> dict[Address, BrokerMetadata | None]:
-        told = await asyncio.gather(*(self._metadata_told_by(node, partitions=partitions) for node in self._brokers))
+    async def _told(self, *, partitions: bool, internal: bool = False) -> dict[Address, BrokerMetadata | None]:
+        told = await asyncio.gather(
+            *(self._metadata_told_by(node, partitions=partitions, internal=internal) for node in self._brokers)
+        )
         return dict(zip(self._brokers, told, strict=True))
 
-    async def _metadata_told_by(self, node: Address, *, partitions: bool) -> BrokerMetadata | None:
+    async def _metadata_told_by(self, node: Address, *, partitions: bool, internal: bool) -> BrokerMetadata | None:
         """What one broker tells clients; None if it does not answer."""
         where = self._brokers[node]
         if node not in self._versions:
@@ -85,14 +91,10 @@ class ZooKeeperCluster(Admin):
             if served is None:
                 return None
             self._versions[node] = min(served, VERSION_MAX)
-        return await asyncio.to_thread(told_by, where, self._versions[node], partitions=partitions)
+        return await asyncio.to_thread(told_by, where, self._versions[node], partitions=partitions, internal=internal)
 
 
 def topic_settings(topic: TopicSpec) -> dict[str, str]:
     """The settings of one topic in Kafka's words."""
     flushed = {"flush.messages": "1"} if topic.flush == "before_ack" else {}
     return {"min.insync.replicas": str(topic.min_insync_replicas), **flushed}
-
-
-def _config(topic: TopicSpec) -> bytes:
-    return msgspec.json.encode({"version": 1, "config": topic_settings(topic)})

@@ -61,6 +61,10 @@ class ServerProcess:
         """Whether the ZooKeeper server's process exists, paused or not."""
         return self._server.pid is not None
 
+    def last_words(self) -> str:
+        """The last line that the ZooKeeper server printed."""
+        return self._server.last_words()
+
 
 class Logged(Protocol):
     """A ZooKeeper server whose transaction log can be read."""

@@ -9,7 +9,8 @@ from highwater.backends.real.processes.site import ProcessSite
 from highwater.backends.real.site import CLIENTS, LinkCondition, Pick
 from highwater.backends.real.systems.registry import system_for
 from highwater.errors import HarnessError
-from highwater.plans.plan import Plan, on_system, parsed_system
+from highwater.plans.plan import Plan, on_system
+from highwater.plans.systems import parsed_system
 from highwater.plans.text import load_plan
 from reference.types import Address
 from tests.tidy.sources import ROOT

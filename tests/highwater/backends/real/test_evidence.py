@@ -152,12 +152,14 @@ def test_assignment_is_recorded_when_it_changes() -> None:
     ]
 
 
-def led_by(broker: int, *, version: int, ms: int) -> NodeWritten:
-    members = (IsrMember(BrokerId(broker), Incarnation(broker)),)
+def led_by(broker: int, *, version: int, ms: int, life: int | None = None) -> NodeWritten:
+    """The state in which this broker leads alone, under the registration `life`, or that of its own number."""
+    incarnation = Incarnation(broker if life is None else life)
+    members = (IsrMember(BrokerId(broker), incarnation),)
     value = PartitionState(
         tp=TP,
         leader=BrokerId(broker),
-        leader_incarnation=Incarnation(broker),
+        leader_incarnation=incarnation,
         leader_epoch=LeaderEpoch(version),
         isr=members,
         controller_epoch=ControllerEpoch(2),
@@ -184,6 +186,18 @@ def test_unclean_election_row_needs_a_pending_admin_request() -> None:
 
     assert [e.leader for e in rows(*ordered) if e.kind is EventKind.UNCLEAN_ELECTION_ORDERED] == ["b3"]
     assert [e.leader for e in rows(*unordered) if e.kind is EventKind.UNCLEAN_ELECTION_ORDERED] == []
+
+
+def test_leader_of_a_former_life_may_be_one_that_was_ordered() -> None:
+    """DUR-7: its log may have lost records with that life, also where it led before."""
+    order = NodeCreated(
+        zxid=25, session=8, time_ms=wall_ms(2), path=paths.UNCLEAN_ELECTION, data=paths.preferred_payload((TP,)), ephemeral=False
+    )
+    again = (led_by(1, version=1, ms=1), order, led_by(1, version=2, ms=3, life=30))
+    same = (led_by(1, version=1, ms=1), order, led_by(1, version=2, ms=3))
+
+    assert [e.leader for e in rows(*again) if e.kind is EventKind.UNCLEAN_ELECTION_ORDERED] == ["b1"]
+    assert [e.leader for e in rows(*same) if e.kind is EventKind.UNCLEAN_ELECTION_ORDERED] == []
 
 
 def whole(*commits: AnyCommit, end_ms: int) -> int:

@@ -116,6 +116,30 @@ def mock(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("keyed", "keys"), [(True, [b"k1", b"k2"]), (False, [None, None])])
+def test_record_on_a_compacted_topic_has_its_key(
+    cluster: tuple[ctypes.CDLL, ctypes.c_void_p], keyed: bool, keys: list[bytes | None]
+) -> None:
+    """Without it a cleaner could not tell which record a later one replaces, and Kafka refuses it (docs/promise.md DUR-9)."""
+    brokers = brokers_of(cluster)
+
+    async def scene() -> None:
+        client = KafkaClient(Address("c0"), brokers, request_timeout_ms=5000, keyed=keyed)
+        reply = await client.call(produce("k1=a", "k2=b"))
+        await client.close()
+        assert reply.error is None
+
+    asyncio.run(scene())
+    where = ",".join(f"{host}:{port}" for host, port in brokers.values())
+    reader = confluent_kafka.Consumer({"bootstrap.servers": where, "group.id": "g", "log_level": 0})
+    reader.assign([confluent_kafka.TopicPartition("orders", 0, 0)])
+    read = reader.consume(2, 10)
+    reader.close()
+
+    assert [message.key() for message in read] == keys
+
+
+@pytest.mark.slow
 def test_acks_0_produce_goes_to_the_leader_that_is_known(cluster: tuple[ctypes.CDLL, ctypes.c_void_p]) -> None:
     """Its own producer was told nothing: the former leader would drop the record (docs/promise.md LIVE-5)."""
     lib, mock_cluster = cluster
@@ -174,6 +198,19 @@ def test_producer_counts_resends_beyond_its_retries_config(
     reply = called(brokers, produce("a", retries=retries), timeout_ms=5000)
 
     assert (reply.attempts, outcome(reply)) == (attempts, type_), reply
+
+
+def test_idempotent_producer_delivers_within_a_short_timeout(cluster: tuple[ctypes.CDLL, ctypes.c_void_p]) -> None:
+    """librdkafka looks for a producer id in steps of 0.5 s; a new producer for each call that failed never had one in time."""
+
+    async def produced() -> Reply:
+        client = KafkaClient(Address("c0"), brokers_of(cluster), request_timeout_ms=300)
+        try:
+            return await client.call(produce("a", idempotent=True))
+        finally:
+            await client.close()
+
+    assert asyncio.run(produced()).offsets == (0,)
 
 
 def asked_after_a_produce(cluster: tuple[ctypes.CDLL, ctypes.c_void_p], call: Call, *answers: ErrorCode) -> Reply:

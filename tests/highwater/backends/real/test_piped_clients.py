@@ -63,7 +63,7 @@ def test_piped_call_has_its_fields_and_those_of_its_client() -> None:
     call = TxnCall(id=4, micros=(Micro(topic="t", partition=1, value="a"),), aborts=True, reads=(("t", 0),))
     txn = {"id": 4, "micros": [{"topic": "t", "partition": 1, "value": "a"}], "aborts": True, "reads": [["t", 0]]}
     piped_fields = {"client": "c0", "brokers": "127.0.0.1:9092,127.0.0.2:9092", "timeout_ms": 50}
-    piped_fields |= {"transactional_id": "highwater-c0-x", "run": "-x", "membership": ""}
+    piped_fields |= {"transactional_id": "highwater-c0-x", "run": "-x", "membership": "", "auto_commit_ms": 0, "keyed": False}
 
     async def scene(client: PipedClient, _: PipedClient) -> None:
         reply = await client.perform(call)
@@ -153,10 +153,11 @@ def test_unknown_client_is_refused(client: str, message: str) -> None:
 
 def test_client_refuses_workloads_that_it_does_not_perform() -> None:
     plan = with_client("java:4.1.0")
-    plan = replace(plan, workload=replace(plan.workload, name="admin-storm"))
+    plan = replace(plan, workload=replace(plan.workload, name="misuse"))
 
-    names = "'produce-consume', 'transactions', 'groups', 'read-process-write', 'zombies'"
-    message = f"client java:4.1.0 performs the workloads {names} only, not 'admin-storm'"
+    sessions = "'transactions', 'groups', 'read-process-write', 'zombies'"
+    names = f"'produce-consume', 'admin-storm', 'create-delete', {sessions}, 'compacted'"
+    message = f"client java:4.1.0 performs the workloads {names} only, not 'misuse'"
     assert libraries.refusal(plan) == message
 
 

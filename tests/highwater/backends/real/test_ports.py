@@ -70,7 +70,7 @@ def test_dir_fault_that_cannot_be_done_from_outside_raises(condition: DirConditi
     """A slow flush once passed for proven, and nothing was slow."""
     dirs = LogDirs([tmp_path / "data-0" / "logs"])
     dirs.make()
-    node = PlainNode(tmp_path, BrokerId(1), ProcessRunner(B1), lambda _: Launch(command=("true",)))
+    node = PlainNode(tmp_path, B1, ProcessRunner(B1), lambda _: Launch(command=("true",)))
 
     with pytest.raises(HarnessError, match=message):
         dirs.set(0, condition)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from threading import Event
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,8 +18,10 @@ from highwater.rig.attempts import Reply
 from highwater.rig.sessions import (
     CommitCall,
     CommittedCall,
+    GroupAbandonCall,
     GroupLeaveCall,
     GroupPollCall,
+    GroupPositionsCall,
     ProcessCall,
     ReadCommittedCall,
     TxnCall,
@@ -26,6 +29,7 @@ from highwater.rig.sessions import (
 from history.op import OpType
 from workloads.client import Micro
 from workloads.completion import completion_type
+from workloads.parameters import AutoCommit, CommitsAfter
 
 PARTITIONS = (("t", 0), ("t", 1))
 POLL = Micro()
@@ -40,9 +44,11 @@ def cluster() -> Iterator[str]:
     owner.purge()
 
 
-def sessions(addresses: str, name: str = "c0", run: str = "", membership: str = "") -> Sessions:
+def sessions(
+    addresses: str, name: str = "c0", run: str = "", membership: str = "", auto_commit: AutoCommit | None = None
+) -> Sessions:
     settings = {"bootstrap.servers": addresses, "socket.timeout.ms": 1000, "log_level": 0, "error_cb": lambda _: None}
-    return Sessions(name, settings, timeout_ms=1000, run=run, membership=membership)
+    return Sessions(name, settings, timeout_ms=1000, run=run, membership=membership, auto_commit=auto_commit)
 
 
 def send(value: str, partition: int = 0) -> Micro:
@@ -171,6 +177,74 @@ def test_positions_of_an_earlier_run_are_not_those_of_this_one(cluster: str) -> 
     later.close()
 
     assert answers == (1, None)
+
+
+def written(cluster: str, *values: str) -> Sessions:
+    """Write records to t-0, outside of any transaction, whose marker would have an offset too; a client that may ask."""
+    producer = Producer({"bootstrap.servers": cluster, "log_level": 0})
+    for value in values:
+        producer.produce("t", value.encode(), partition=0)
+    producer.flush(10)
+    return sessions(cluster)
+
+
+def given(member: Sessions) -> None:
+    """Poll until the member is given records."""
+    for _ in range(JOINED_POLLS_MAX):
+        if member.perform(GroupPollCall(id=1, group="g", reads=PARTITIONS)).positions:
+            return
+    raise AssertionError("the member was given nothing")
+
+
+def committed(client: Sessions) -> object:
+    """What the group has committed of t-0."""
+    told = client.perform(GroupPositionsCall(id=2, group="g", reads=PARTITIONS)).told
+    assert isinstance(told, dict)
+    return told["committed"]["t-0"]
+
+
+@pytest.mark.slow
+def test_automatic_commit_waits_for_the_next_poll(cluster: str) -> None:
+    """The application is at work on what the last poll gave: it may crash (docs/promise.md SES-6)."""
+    asks, member = written(cluster, "a", "b"), sessions(cluster, "c1", auto_commit=AutoCommit(interval_ms=10))
+    given(member)
+    sleep(0.5)
+    before = committed(asks)
+    member.perform(GroupPollCall(id=1, group="g", reads=PARTITIONS))
+    sleep(0.5)
+    after = committed(asks)
+    member.close()
+    asks.close()
+
+    assert (before, after) == (None, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("after", "expected"), [("next-poll", None), ("delivery", 2)])
+def test_abandoned_member_commits_no_more(cluster: str, after: CommitsAfter, expected: int | None) -> None:
+    """It neither leaves nor commits; with `delivery` librdkafka had committed what it handed over."""
+    commits = AutoCommit(interval_ms=10 if after == "delivery" else 100_000, after=after)
+    asks, member = written(cluster, "a", "b"), sessions(cluster, "c1", auto_commit=commits)
+    given(member)
+    sleep(0.5)
+    member.perform(GroupAbandonCall(id=3, group="g"))
+    sleep(0.5)
+    position = committed(asks)
+    member.close()
+    asks.close()
+
+    assert position == expected
+
+
+@pytest.mark.slow
+def test_member_that_leaves_commits_what_it_was_given(cluster: str) -> None:
+    asks, member = written(cluster, "a", "b"), sessions(cluster, "c1", auto_commit=AutoCommit(interval_ms=100_000))
+    given(member)
+    member.perform(GroupLeaveCall(id=3, group="g"))
+    position = committed(asks)
+    asks.close()
+
+    assert position == 2
 
 
 PROCESS = ProcessCall(id=1, group="g", reads=PARTITIONS, writes=(("results", 0),))

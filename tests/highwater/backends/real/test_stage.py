@@ -1,17 +1,21 @@
 """However a run ends, its recorded rows are kept and its site is removed."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
+from highwater.backends.real.faults import Faults
 from highwater.backends.real.site import Site
-from highwater.backends.real.stage import perform, unplayable
+from highwater.backends.real.stage import Stage, perform, unplayable
+from highwater.backends.real.systems.port import Cluster
 from highwater.backends.real.systems.reference import Reference
 from highwater.errors import HarnessError
 from highwater.rig.backend import Run
 from highwater.rig.commits import AnyCommit
+from highwater.rig.scene import scene_of
 from tests.zookeeper.test_process_backend import PROVENANCE, plan
 
 
@@ -19,6 +23,7 @@ class Nowhere:
     """A site whose `open` raises `trouble`, and whose methods named in `failing` fail too."""
 
     nodes: dict[int, object] = {}
+    servers: tuple[object, ...] = ()
 
     def __init__(self, trouble: BaseException, *failing: str) -> None:
         self.trouble = trouble
@@ -71,3 +76,32 @@ def test_write_time_of_zookeeper_is_of_the_simulator() -> None:
 
     assert "zookeeper_write_ms" in (unplayable(timed) or "")
     assert unplayable(shape) is None
+
+
+class Ended:
+    """A controller whose process ended by itself."""
+
+    address = "z2"
+
+    async def is_running(self) -> bool:
+        return False
+
+    def last_words(self) -> str:
+        return "Error: no memory"
+
+
+class Alone:
+    """A cluster whose brokers find no controller."""
+
+    async def gathered(self) -> bool:
+        return False
+
+
+def test_controller_that_dies_at_its_start_is_named() -> None:
+    """Else the run waited for a minute, and blamed the brokers."""
+    site, short = Nowhere(NO_ENGINE), plan(faults_ms=1000)
+    site.servers = (Ended(),)
+    stage = Stage(scene_of(short), cast(Site, site), Reference(short))
+
+    with pytest.raises(HarnessError, match="z2 stopped before the brokers served: Error: no memory"):
+        asyncio.run(stage._wait_for_brokers(cast(Cluster, Alone()), cast(Faults, None)))

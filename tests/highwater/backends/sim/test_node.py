@@ -102,11 +102,12 @@ def test_directory_failure_during_flush_fails_the_flush() -> None:
 
 
 def test_halt_ends_the_process_and_drops_later_effects() -> None:
-    den = Den(machines_returning(Halt("no directory left"), Note(kind="resigned")))
+    failed = [Note(kind="dir-failed", dir=dir_) for dir_ in range(2)]
+    den = Den(machines_returning(*failed, Halt("no directory left"), Note(kind="resigned")))
     den.poke()
 
     assert not den.node.up
-    assert den.kinds() == [EventKind.NODE_STARTED, EventKind.NODE_STOPPED]
+    assert den.kinds() == [EventKind.NODE_STARTED, EventKind.DIR_FAILED, EventKind.DIR_FAILED, EventKind.NODE_STOPPED]
     assert den.sim.recorder.events[-1].detail == "halt:no directory left"
 
 

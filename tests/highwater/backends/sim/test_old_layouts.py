@@ -11,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from highwater.backends.sim.world import World
-from highwater.plans.plan import Plan, SystemSpec, checked, on_system
+from highwater.plans.plan import Plan, checked, on_system
+from highwater.plans.systems import SystemSpec
 from highwater.plans.text import load_plan
 from highwater.rig.scene import scene_of
 from history.promise import TopicPromise

@@ -46,7 +46,8 @@ final class Logs {
         TopicPartition to = partition(call);
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         for (JsonNode value : call.get("values")) {
-            sent.add(producer.send(new ProducerRecord<>(to.topic(), to.partition(), null, value.asText())));
+            String own = settings.keyed ? value.asText().split("=", 2)[0] : null;
+            sent.add(producer.send(new ProducerRecord<>(to.topic(), to.partition(), own, value.asText())));
         }
         ArrayNode offsets = Worker.JSON.createArrayNode();
         int failed = 0;
@@ -122,7 +123,7 @@ final class Logs {
         for (KafkaProducer<String, String> producer : producers.values()) producer.close(Duration.ZERO);
     }
 
-    private static TopicPartition partition(JsonNode call) {
+    static TopicPartition partition(JsonNode call) {
         String name = call.get("tp").asText();
         int at = name.lastIndexOf('-');
         return new TopicPartition(name.substring(0, at), Integer.parseInt(name.substring(at + 1)));

@@ -1,5 +1,5 @@
-// Members of consumer groups, as clients/members.py makes them with librdkafka: a member is subscribed, and commits by calls, or in
-// the transactions of a producer. A poll tells which partitions were assigned and revoked during it.
+// Members of consumer groups, as clients/members.py makes them with librdkafka: a member is subscribed, and commits by calls, in the
+// transactions of a producer, or automatically. A poll tells which partitions were assigned and revoked during it.
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
@@ -8,6 +8,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
@@ -108,6 +109,29 @@ final class Members implements ConsumerRebalanceListener {
         } finally {
             if (asks != consumer) asks.close(Duration.ofMillis(Settings.CLOSE_MS));
         }
+    }
+
+    // As committed, of several partitions.
+    void positions(JsonNode call, ObjectNode heard) {
+        String group = call.get("group").asText();
+        KafkaConsumer<String, String> asks = consumer;
+        if (asks == null) asks = settings.member(group, "read_uncommitted");
+        try {
+            Set<TopicPartition> wanted = new HashSet<>();
+            for (JsonNode read : call.get("reads")) wanted.add(new TopicPartition(read.get(0).asText(), read.get(1).asInt()));
+            ObjectNode committed = heard.putObject("told").put("group", group).putObject("committed");
+            asks.committed(wanted, Duration.ofMillis(Settings.CALL_MS)).forEach((of, position) -> {
+                if (position == null) committed.putNull(of.toString());
+                else committed.put(of.toString(), position.offset());
+            });
+        } finally {
+            if (asks != consumer) asks.close(Duration.ofMillis(Settings.CLOSE_MS));
+        }
+    }
+
+    // The coordinator hears nothing: the member is none any more when it has not polled for a while.
+    void abandon() {
+        consumer = null;
     }
 
     void close() {

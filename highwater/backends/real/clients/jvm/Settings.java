@@ -14,9 +14,11 @@ final class Settings {
 
     final String transactionalId;
     final int timeoutMs;
+    final boolean keyed;  // the key of a record is what its value has before "="
     private final String name;
     private final String brokers;
     private final String membership;
+    private final int autoCommitMs;  // 0: members commit by calls
     private final String run;  // ends the names of groups: on a cluster that stays, earlier runs have left theirs
 
     Settings(String name, JsonNode request) {
@@ -24,7 +26,9 @@ final class Settings {
         this.brokers = request.get("brokers").asText();
         this.transactionalId = request.get("transactional_id").asText();
         this.membership = request.get("membership").asText();
+        this.autoCommitMs = request.get("auto_commit_ms").asInt();
         this.run = request.get("run").asText();
+        this.keyed = request.get("keyed").asBoolean();
         this.timeoutMs = request.get("timeout_ms").asInt();
     }
 
@@ -73,11 +77,17 @@ final class Settings {
         return own;
     }
 
-    // A member of a group, which commits only by calls.
+    // A member of a group, which commits only by calls unless it commits automatically. One that does is none any more when it has
+    // not polled for a while, so an abandoned one leaves.
     KafkaConsumer<String, String> member(String group, String isolation) {
         Properties own = consuming(isolation);
         own.put("group.id", group(group));
         own.put("auto.offset.reset", "earliest");
+        if (autoCommitMs > 0) {
+            own.put("enable.auto.commit", true);
+            own.put("auto.commit.interval.ms", autoCommitMs);
+            own.put("max.poll.interval.ms", MEMBER_MS);
+        }
         if (membership.equals("consumer")) {
             own.put("group.protocol", "consumer");  // KIP-848: the coordinator says how long a session lasts
             return new KafkaConsumer<>(own);

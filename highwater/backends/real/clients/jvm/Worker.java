@@ -40,6 +40,7 @@ public final class Worker {
     private final Transactions transactions;
     private final Members members;
     private final SharedIds sharedIds;
+    private final Administrator administrator;
     private final Settings settings;
     private Shares shares;  // made on first use: older releases have no class of it
 
@@ -49,6 +50,7 @@ public final class Worker {
         transactions = new Transactions(settings, producer);
         members = new Members(settings, producer);
         sharedIds = new SharedIds(settings);
+        administrator = new Administrator(settings);
         this.settings = settings;
     }
 
@@ -79,11 +81,14 @@ public final class Worker {
                 case "ProcessCall": members.process(call, heard); break;
                 case "GroupPollCall": members.poll(call, heard); break;
                 case "GroupLeaveCall": members.close(); break;
+                case "GroupAbandonCall": members.abandon(); break;
+                case "GroupPositionsCall": members.positions(call, heard); break;
                 case "CommitCall": members.commit(call, heard); break;
                 case "CommittedCall": members.committed(call, heard); break;
                 case "open": logs.open(); break;
                 case "close": close(); break;
-                default: heard.put("error", "_UNKNOWN_CALL").put("attempts", 0);
+                default:
+                    if (!administrator.perform(act, call, heard)) heard.put("error", "_UNKNOWN_CALL").put("attempts", 0);
             }
         } catch (Exception error) {
             fail(heard, error);
@@ -101,6 +106,7 @@ public final class Worker {
         if (shares != null) shares.close();
         transactions.close();
         sharedIds.close();
+        administrator.close();
         logs.close();
     }
 

@@ -5,8 +5,8 @@ What the file says wrongly is found by `gathered`, before a topic is created or 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -15,36 +15,36 @@ from highwater.backends.real.clients.kafka import KafkaClient
 from highwater.backends.real.clients.settings import advertised
 from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.external.file import Description, addresses_of, ids_of
-from highwater.backends.real.systems.kafka.quorum import NewTopic, QuorumCluster, create
-from highwater.backends.real.systems.metadata import VERSION_MAX, BrokerMetadata, served_version
+from highwater.backends.real.systems.kafka.quorum import NewTopic, QuorumCluster, create, delete
+from highwater.backends.real.systems.metadata import VERSION_MAX, BrokerMetadata, served_version, served_versions
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
 from highwater.rig.scene import Scene
+from nemesis.messages import KINDS
 from reference.client.calls import LatestCall
 from reference.config import TopicSpec
 from reference.messages import IsrMember, PartitionState
 from reference.types import Address, BrokerId, TopicPartition, broker_address, topic_of
-from server.runtime.health import ask
 from server.wire.clients.apis import ApiKey
-from server.wire.clients.topics import DeleteTopicsRequest, DeleteTopicsResponse
-from server.wire.framing import WireError
 from workloads.registry import READ_PROCESS_WRITE, SHARE_GROUPS, ZOMBIES
 
-_DELETE_VERSION = 3
-_DELETE_S = 30
 _LOOK_MS = 5000
 _NOT_CONTROLLER = 41  # the error of a node that is not the controller and does not hand the request on
 _ROUNDS = 10  # of asking every node to create the topics, while controllers change
 _BETWEEN_ROUNDS_S = 0.5
-# The request without which nothing of a workload works.
+# The requests without any of which nothing of a workload works. A cluster that serves InitProducerId and no EndTxn lets
+# transactions begin that nobody ends.
+_TRANSACTION = ("find-coordinator", "init-producer-id", "add-partitions-to-txn", "end-txn")
+_GROUP = ("find-coordinator", "join-group", "sync-group", "heartbeat", "offset-fetch")
 _NEEDED = {
-    "transactions": (22, "InitProducerId"),
-    "groups": (11, "JoinGroup"),
-    READ_PROCESS_WRITE: (28, "TxnOffsetCommit"),
-    ZOMBIES: (22, "InitProducerId"),
-    SHARE_GROUPS: (78, "ShareFetch"),
+    "transactions": _TRANSACTION,
+    "groups": (*_GROUP, "offset-commit"),
+    READ_PROCESS_WRITE: (*_TRANSACTION, *_GROUP, "add-offsets-to-txn", "txn-offset-commit"),
+    ZOMBIES: _TRANSACTION,
+    SHARE_GROUPS: ("find-coordinator", "share-group-heartbeat", "share-fetch", "share-acknowledge"),
 }
-_OF_KIP_848 = (68, "ConsumerGroupHeartbeat")
+_OF_KIP_848 = ("find-coordinator", "consumer-group-heartbeat", "offset-fetch", "offset-commit")
+_NUMBERS = {name: number for number, name in KINDS.items()}
 
 
 class ExternalCluster(QuorumCluster):
@@ -105,9 +105,11 @@ class ExternalCluster(QuorumCluster):
     async def create_topics(self, scene: Scene) -> None:
         """Create the topics that the cluster does not have. HarnessError if one that it has does not fit, or none can be made."""
         plan = scene.plan
-        api = _OF_KIP_848 if plan.workload.membership == "consumer" else _NEEDED.get(plan.workload.name)
-        if api is not None and await asyncio.to_thread(served_version, self._any, api[0]) is None:
-            raise HarnessError(f"the cluster does not serve {api[1]}, which the workload {plan.workload.name} needs")
+        served = await asyncio.to_thread(served_versions, self._any)
+        for request in _OF_KIP_848 if plan.workload.membership == "consumer" else _NEEDED.get(plan.workload.name, ()):
+            if _NUMBERS[request] not in served:
+                name = "".join(word.capitalize() for word in request.split("-"))
+                raise HarnessError(f"the cluster does not serve {name}, which the workload {plan.workload.name} needs")
         states_by_topic: dict[str, list[PartitionState]] = {}
         for state in next((answer.partitions for answer in (await self._told(partitions=True)).values() if answer), ()):
             states_by_topic.setdefault(topic_of(state.tp), []).append(state)
@@ -117,13 +119,14 @@ class ExternalCluster(QuorumCluster):
         new = [topic for topic in self._new_topics(scene) if topic.name not in states_by_topic]
         if not new:
             return
-        if await asyncio.to_thread(served_version, self._any, ApiKey.CREATE_TOPICS) is None:
+        if ApiKey.CREATE_TOPICS not in served:
             needed = ", ".join(
                 f"{spec.name} ({spec.partitions} partitions, {spec.replication_factor} replicas)" for spec in plan.cluster.topics
             )
             raise HarnessError(f"the cluster does not serve CreateTopics: create these topics first: {needed}")
         self._topics_made = tuple(topic.name for topic in new)
         await self._create_by_controller(tuple(new))
+        await self._check_made(scene)
 
     async def _create_by_controller(self, new: tuple[NewTopic, ...]) -> None:
         """Ask the controller first, and the other nodes if it is another one by now."""
@@ -139,6 +142,26 @@ class ExternalCluster(QuorumCluster):
                     return
             await asyncio.sleep(_BETWEEN_ROUNDS_S)
         raise HarnessError(f"creating the topics: no node says that it is the controller (error {_NOT_CONTROLLER})")
+
+    def _new_topics(self, scene: Scene) -> tuple[NewTopic, ...]:
+        """As of any cluster. One node leaves no choice of replicas, and not every broker heeds a choice."""
+        topics = super()._new_topics(scene)
+        if len(self._brokers) > 1:
+            return topics
+        return tuple(replace(one, num_partitions=len(one.assignments), replication_factor=1, assignments=()) for one in topics)
+
+    async def _check_made(self, scene: Scene) -> None:
+        """HarnessError if a topic that was created has another number of partitions, and keeps it."""
+        wanted = {spec.name: spec.partitions for spec in scene.plan.cluster.topics if spec.name in self._topics_made}
+        for _ in range(_ROUNDS):
+            answers = [answer for answer in (await self._told(partitions=True)).values() if answer]
+            numbers = Counter(topic_of(state.tp) for state in (answers[0].partitions if answers else ()))
+            wrong = [name for name in wanted if numbers[name] not in (0, wanted[name])]
+            if not wrong:
+                return
+            await asyncio.sleep(_BETWEEN_ROUNDS_S)
+        made = f"the cluster made topic {wrong[0]} with {numbers[wrong[0]]} partitions"
+        raise HarnessError(f"{made}; the plan needs {wanted[wrong[0]]}")
 
     async def _check_usable(self, spec: TopicSpec, states: list[PartitionState]) -> None:
         """HarnessError unless a topic of the cluster has the shape that the plan wants, and nothing was ever written to it."""
@@ -174,13 +197,14 @@ class ExternalCluster(QuorumCluster):
             None,
         )
 
-    async def _told(self, *, partitions: bool) -> dict[Address, BrokerMetadata | None]:
-        told = await super()._told(partitions=partitions)
+    async def _told(self, *, partitions: bool, internal: bool = False) -> dict[Address, BrokerMetadata | None]:
+        told = await super()._told(partitions=partitions, internal=internal)
         return {name: None if answer is None else self._in_names_of_plan(name, answer) for name, answer in told.items()}
 
     def _in_names_of_plan(self, name: Address, answer: BrokerMetadata) -> BrokerMetadata:
         """What a node tells, with the brokers' names in plans. HarnessError if it tells of nodes that the file does not name."""
-        named = {where: node for node, where in self._brokers.items()}
+        # A node with one listener tells the harness, which asks at its door, the address for clients.
+        named = {where: node for node, where in (*addresses_of(self._description).items(), *self._brokers.items())}
         for id, where in answer.brokers.items():
             if where not in named:
                 raise HarnessError(
@@ -223,11 +247,4 @@ class ExternalCluster(QuorumCluster):
 
     def close(self) -> None:
         """Delete the topics that were created; a cluster that does not answer keeps them."""
-        question = DeleteTopicsRequest(topic_names=self._topics_made, timeout_ms=_DELETE_S * 1000)
-        for address in self._brokers.values() if self._topics_made else ():
-            with suppress(OSError, WireError):
-                answer = ask(
-                    address, ApiKey.DELETE_TOPICS, _DELETE_VERSION, question, DeleteTopicsResponse, timeout_s=float(_DELETE_S)
-                )
-                if not any(answered_topic.error_code for answered_topic in answer.responses):
-                    return
+        delete(self._brokers.values(), self._topics_made)

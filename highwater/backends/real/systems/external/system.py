@@ -32,8 +32,9 @@ from highwater.backends.real.systems.external.site import LOOK_S, ExternalSite
 from highwater.backends.real.systems.limits import WORKLOAD, no_link, refusal, unused
 from highwater.backends.real.systems.port import Client, SystemNode, Wiring
 from highwater.errors import HarnessError, UsageError
-from highwater.plans.plan import Plan, SystemSpec, system_of
+from highwater.plans.plan import Plan, system_of
 from highwater.plans.scaled import beyond
+from highwater.plans.systems import SystemSpec
 from history.manifest import Source
 from nemesis import faults
 from nemesis.faults import AnyFault, picks_messages

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from highwater.backends.real.systems.kafka.jars import JAVA_MAJOR, Build, Stamp, cache_folder, sha256_of
 from highwater.backends.real.systems.kafka.releases import Mode, Release, has_quorum, is_too_old, release_of
 from highwater.errors import UsageError
-from highwater.plans.plan import OwnJars, SystemSpec
+from highwater.plans.systems import OwnJars, SystemSpec
 
 LIBS = "libs"
 JARS_BYTES_MAX = 4 << 30  # of one tarball; a release of Kafka has 130 MB

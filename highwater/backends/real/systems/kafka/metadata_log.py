@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from highwater.backends.real.systems.kafka import segments
 from highwater.backends.real.systems.metadata import INTERNAL
 from highwater.errors import HarnessError
-from highwater.rig.commits import AnyCommit, NodeCreated, NodeWritten, SessionEnded
+from highwater.rig.commits import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
+from highwater.rig.settings import settings_path, settings_payload
 from reference.coordination import paths
 from reference.messages import IsrMember, PartitionState
 from reference.types import (
@@ -37,6 +38,7 @@ from reference.types import (
 
 FOLDER = "__cluster_metadata-0"
 NO_SESSION = -1  # of the active controller: its records do not name it
+_OF_TOPICS = 2  # the type of resource of a topic's settings
 _UUID_BYTES = 16
 _MIGRATING_SINCE = 2  # version of the registration that says whether a broker migrates from ZooKeeper
 _DIRECTORIES_SINCE = 1  # version of a partition that names the directories of its replicas
@@ -51,9 +53,11 @@ class _Kind(IntEnum):
     REGISTER_BROKER = 0
     TOPIC = 2
     PARTITION = 3
+    CONFIG = 4
     PARTITION_CHANGE = 5
     FENCE_BROKER = 7
     UNFENCE_BROKER = 8
+    REMOVE_TOPIC = 9
     REGISTRATION_CHANGE = 17
 
 
@@ -91,6 +95,10 @@ class _Reader:
 
     def text(self) -> str:
         return self.take(self.count() - 1).decode()
+
+    def nullable_text(self) -> str | None:
+        size = self.count()
+        return self.take(size - 1).decode() if size else None
 
     def topic_id(self) -> UUID:
         return UUID(bytes=self.take(_UUID_BYTES))
@@ -134,6 +142,7 @@ class _Standing:
     def __init__(self) -> None:
         self.topics: dict[UUID, str] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
+        self.settings: dict[str, dict[str, str]] = {}
         self.sessions: dict[BrokerId, int] = {}  # of brokers that are not fenced, or not yet unfenced
 
     def read(self, record: Record) -> Iterator[AnyCommit]:
@@ -150,6 +159,10 @@ class _Standing:
                 yield from self._create_partition(record, body, version)
             case _Kind.PARTITION_CHANGE:
                 yield from self._change_partition(record, body)
+            case _Kind.CONFIG:
+                yield from self._configure(record, body)
+            case _Kind.REMOVE_TOPIC:
+                yield from self._remove_topic(record, body)
             case _Kind.FENCE_BROKER:
                 yield from self._end_registration(record, BrokerId(body.integer(4)))
             case _Kind.UNFENCE_BROKER:
@@ -241,6 +254,28 @@ class _Standing:
         self.topics[body.topic_id()] = name
         path, data = paths.topic_path(name), paths.partitions_payload({})
         return NodeCreated(zxid=record.offset, session=NO_SESSION, time_ms=record.time_ms, path=path, data=data, ephemeral=False)
+
+    def _remove_topic(self, record: Record, body: _Reader) -> Iterator[AnyCommit]:
+        """RemoveTopicRecord: a topic with its partitions and settings is gone."""
+        topic = self.topics.get(body.topic_id(), INTERNAL)
+        gone = [tp for tp in self.states if topic_of(tp) == topic]
+        self.settings.pop(topic, None)
+        for tp in gone:
+            del self.states[tp]
+        for path in (paths.topic_path(topic), *map(paths.state_path, gone), settings_path(topic)):
+            yield NodeDeleted(zxid=record.offset, session=NO_SESSION, time_ms=record.time_ms, path=path)
+
+    def _configure(self, record: Record, body: _Reader) -> Iterator[AnyCommit]:
+        """ConfigRecord: a setting of a topic; those of brokers change nothing that rows tell."""
+        of, name, setting, value = body.integer(1), body.text(), body.text(), body.nullable_text()
+        if of != _OF_TOPICS:
+            return
+        own = self.settings.setdefault(name, {})
+        own.pop(setting, None)
+        if value is not None:
+            own[setting] = value
+        path, data, at = settings_path(name), settings_payload(own), record.offset
+        yield NodeWritten(zxid=at, session=NO_SESSION, time_ms=record.time_ms, path=path, data=data, version=at)
 
     def _assignment_write(self, record: Record, topic: str) -> AnyCommit:
         listed = {tp: state.replicas for tp, state in self.states.items() if topic_of(tp) == topic}

@@ -1,11 +1,9 @@
 """One Kafka broker of a run through all its restarts, which may be of several releases: its files, its JVM, its log."""
 
 import asyncio
-import os
 import re
-import shlex
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,7 +12,7 @@ from highwater.backends.real.means import means_of
 from highwater.backends.real.node.plain import PlainNode, Prepared, Shape
 from highwater.backends.real.node.runner import Launch, Runner
 from highwater.backends.real.site import Probe, Proof
-from highwater.backends.real.systems.kafka import builds, jars, power, segments, settings
+from highwater.backends.real.systems.kafka import builds, jars, jvm, power, segments, settings
 from highwater.backends.real.systems.kafka.log_lines import notes_of
 from highwater.backends.real.systems.kafka.releases import Release, protocol_of
 from highwater.backends.real.systems.port import Wiring
@@ -24,13 +22,12 @@ from highwater.rig.versions import Versions
 from nemesis import faults
 from nemesis.faults import Roll
 from reference.events import DirImage
-from reference.types import TopicPartition
+from reference.types import TopicPartition, broker_address
 from server.lab.notes import NoteLine
 from server.lab.power import Loss, Wound
 
-# 2.0 and later log no level FATAL.
-_FATAL = re.compile(r"\] FATAL |Fatal error|Exiting Kafka|Shutdown broker because|^Exception in thread|^Error: ")
 _SAYS = re.compile(r"\bKafka version ?: (\S+)")  # with a space up to 2.0
+_META = "meta.properties"  # in each log directory
 SESSION_SLACK_S = 1.0  # after its timeout, until ZooKeeper has ended the session of a broker that was killed
 
 
@@ -56,7 +53,7 @@ class KafkaNode(PlainNode):
         self._needs = means_of(plan)
         self._ended = (0, 0.0)  # the life that the harness ended last, and when
         shape = Shape(dirs=plan.cluster.log_dirs, needs=self._needs)
-        super().__init__(folder, broker.wiring.broker, runner, self._launch_of_jvm, shape=shape)
+        super().__init__(folder, broker_address(broker.wiring.broker), runner, self._launch_of_jvm, shape=shape)
         self._builds = broker.builds
         self._jars = {version: runner.reads(build.folder) for version, build in broker.builds.items()}
         self._flushes = power.FlushRecord(self._folder, self.log_dirs) if _loses_power(plan) else None
@@ -122,14 +119,16 @@ class KafkaNode(PlainNode):
         except OSError:
             return ()
 
+    def is_whole(self, dir_: int) -> bool:
+        """Whether a log directory is there, as the broker formatted it."""
+        try:
+            return (self.log_dirs[dir_] / _META).is_file()
+        except OSError:
+            return False
+
     def last_words(self) -> str:
         """The first line that says why the last process ended, of those in which its log names an error; else its last line."""
-        lines = self._printed().strip().splitlines()
-        for at, line in enumerate(lines):
-            if _FATAL.search(line):
-                caused = lines[at + 1] if at + 1 < len(lines) and not lines[at + 1].startswith(("[", "\t")) else ""
-                return f"{line} {caused}".strip()
-        return lines[-1] if lines else ""
+        return jvm.last_words(self._printed())
 
     def _printed(self) -> str:
         """What the broker's last process has printed so far."""
@@ -138,21 +137,11 @@ class KafkaNode(PlainNode):
 
     def _launch_of_jvm(self, prepared: Prepared) -> Launch:
         """Write the broker's settings, and give the command that starts its JVM."""
-        files = {
-            "hosts": settings.hosts(self._wiring),
-            "log4j.properties": settings.log4j(self._release.log4j),
-            "server.properties": self._settings_text(prepared),
-        }
-        for name, text in files.items():
-            (prepared.folder / name).write_text(text)
-        virtual = java(self._release, prepared.folder, self._class_path())
-        configuration = str(prepared.folder / "server.properties")
-        command = (*virtual, "kafka.Kafka", configuration)
-        if self._release.mode == "kraft":
-            level = ("--release-version", protocol_of(self._versions.oldest)) if self._versions.mixed else ()
-            options = ("--ignore-formatted", "-t", settings.CLUSTER_ID, "-c", configuration, *level)
-            tool = (*virtual, "kafka.tools.StorageTool", "format", *options)
-            command = ("sh", "-c", _once(tool, prepared.folder / "formatted", then=command))
+        settings_text = self._settings_text(prepared)
+        hosts = settings.hosts(self.address, self._wiring.peers, self._wiring.ways)
+        jvm.write_files(prepared.folder, self._release, hosts=hosts, settings_text=settings_text)
+        level = ("--release-version", protocol_of(self._versions.oldest)) if self._versions.mixed else ()
+        command = jvm.command(self._release, prepared.folder, self._class_path(), formatted=level)
         recorded = {} if self._flushes is None else self._flushes.environment()
         return Launch(command=command, environment=recorded, permissions="permissions" in self._needs)
 
@@ -163,7 +152,7 @@ class KafkaNode(PlainNode):
     def _settings_text(self, prepared: Prepared) -> str:
         """The broker's server.properties, with the plan's own settings last."""
         properties = settings.properties(self._plan, self._wiring, tuple(map(str, prepared.log_dirs)))
-        properties |= settings.of_sessions(self._plan)
+        properties |= settings.of_sessions(self._plan) | settings.of_compaction(self._plan)
         own = settings.with_zookeeper if self._release.mode == "zookeeper" else settings.with_quorum
         if self._release.mode == "zookeeper" and not self._final:
             properties |= settings.speaking(protocol_of(self._versions.oldest), self._release)
@@ -172,33 +161,3 @@ class KafkaNode(PlainNode):
 
 def _loses_power(plan: Plan) -> bool:
     return any(isinstance(window.fault, faults.PowerLoss) for window in plan.schedule)
-
-
-def _once(first: Sequence[str], done: Path, *, then: Sequence[str]) -> str:
-    """A shell script that performs a command, and before it `first`, unless an earlier process made the file `done`."""
-    mark = shlex.quote(str(done))
-    return f"[ -e {mark} ] || {{ {shlex.join(first)} && touch {mark}; }} && exec {shlex.join(then)}"
-
-
-def java(release: Release, folder: Path, class_path: Iterable[Path]) -> tuple[str, ...]:
-    """The command of a JVM with these jars of a release.
-
-    `folder` has its hosts file and the configuration of its log. Times in the log are in UTC.
-    """
-    logging = f"-Dlog4j.configuration=file:{folder}/log4j.properties"
-    if release.log4j == 2:
-        logging = f"-Dlog4j2.configurationFile={folder}/log4j.properties"
-    return (
-        "java",
-        f"-Xmx{release.heap_mb}m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-Djava.net.preferIPv4Stack=true",
-        f"-Djdk.net.hosts.file={folder}/hosts",
-        f"-Djava.io.tmpdir={folder}",
-        f"-Dkafka.logs.dir={folder}",
-        "-Duser.timezone=UTC",
-        logging,
-        "-cp",
-        os.pathsep.join(map(str, class_path)),
-    )

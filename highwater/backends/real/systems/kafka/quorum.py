@@ -5,33 +5,49 @@ the brokers tell. The leader of the metadata quorum (DescribeQuorum) stands wher
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from time import monotonic
+from types import MappingProxyType
 
 from msgspec import Struct
 
 from highwater.backends.real.cluster_state import EndState
-from highwater.backends.real.site import HostPort
-from highwater.backends.real.systems.metadata import BrokerMetadata, served_version, told_by
+from highwater.backends.real.site import HostPort, Probe, Proof
+from highwater.backends.real.systems.kafka import settings
+from highwater.backends.real.systems.metadata import BrokerMetadata, served_version, told_by, unwhole
 from highwater.backends.real.systems.uncoordinated import Uncoordinated, tree_of
 from highwater.backends.real.systems.zookeeper import topic_settings
 from highwater.errors import HarnessError
 from highwater.rig.scene import Scene
 from reference.coordination.memory import MemoryZooKeeper
 from reference.messages import PartitionState
-from reference.types import Address, BrokerId, TopicPartition
+from reference.types import Address, BrokerId, TopicPartition, broker_address
 from server.runtime.health import ask
 from server.wire.clients.apis import ApiKey
-from server.wire.clients.topics import CreatableAssignment, CreateTopicsResponse, TopicResult
+from server.wire.clients.topics import (
+    CreatableAssignment,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    TopicResult,
+)
 from server.wire.framing import WireError
 
 DESCRIBE_QUORUM = 55
 _METADATA_LOG = "__cluster_metadata"
 _CREATE_VERSION = 4
 _CREATE_MS = 30_000
+_DELETE_VERSION_MAX = 3
+_DELETE_S = 30
 LEVEL = "metadata.version"  # the feature that says which records a controller writes (KIP-778)
 _FEATURES_VERSION = 3  # the first of ApiVersions with features
 _UPDATE_FEATURES = 57
 _EXISTS = 36  # TOPIC_ALREADY_EXISTS
+_ADD_VOTER, _REMOVE_VOTER = 80, 81  # KIP-853
+_LOOK_S = 0.3
+_CHANGE_MS = 10_000  # until a request that changes the voters is answered
+_CHANGE_S_MAX = 60.0  # until one was done: a quorum may have to be elected first
 
 
 class _Config(Struct, frozen=True, kw_only=True):
@@ -55,10 +71,15 @@ class _CreateTopics(Struct, frozen=True, kw_only=True):
     validate_only: bool = False
 
 
+class _Voter(Struct, frozen=True, kw_only=True):
+    replica_id: int
+
+
 class _Partition(Struct, frozen=True, kw_only=True):
     partition_index: int = 0
     leader_id: int = -1
     leader_epoch: int = -1
+    current_voters: tuple[_Voter, ...] = ()
 
 
 class _Log(Struct, frozen=True, kw_only=True):
@@ -68,6 +89,31 @@ class _Log(Struct, frozen=True, kw_only=True):
 
 class _Quorum(Struct, frozen=True, kw_only=True):
     topics: tuple[_Log, ...] = (_Log(),)
+
+
+class _Listener(Struct, frozen=True, kw_only=True):
+    name: str
+    host: str
+    port: int
+
+
+class _AddVoter(Struct, frozen=True, kw_only=True):
+    voter_id: int
+    voter_directory_id: int
+    listeners: tuple[_Listener, ...]
+    cluster_id: str | None = None
+    timeout_ms: int = _CHANGE_MS
+
+
+class _RemoveVoter(Struct, frozen=True, kw_only=True):
+    voter_id: int
+    voter_directory_id: int
+    cluster_id: str | None = None
+
+
+class _Changed(Struct, frozen=True, kw_only=True):
+    error_code: int
+    error_message: str | None = None
 
 
 class _AskedFeatures(Struct, frozen=True, kw_only=True):
@@ -109,10 +155,11 @@ class _Updated(Struct, frozen=True, kw_only=True):
 
 
 class QuorumCluster(Uncoordinated):
-    """A running cluster with KRaft."""
+    """A running cluster with KRaft; `servers` are its controllers where they run apart from the brokers."""
 
-    def __init__(self, brokers: Mapping[Address, HostPort]) -> None:
+    def __init__(self, brokers: Mapping[Address, HostPort], servers: Mapping[Address, HostPort] = MappingProxyType({})) -> None:
         self._brokers = brokers
+        self._servers = servers
         self._seen = MemoryZooKeeper()
 
     async def gathered(self) -> bool:
@@ -160,7 +207,10 @@ class QuorumCluster(Uncoordinated):
                 before = newest.get(state.tp)
                 if state.tp in tps and (before is None or state.leader_epoch > before.leader_epoch):
                     newest[state.tp] = state
-        nodes = tree_of(await self._leader(), newest.values()).nodes
+        leader = await self._leader()
+        # A controller apart from the brokers is no target that a broker's fault could name.
+        controller = leader if leader is not None and broker_address(leader) in self._brokers else None
+        nodes = tree_of(controller, newest.values()).nodes
         self._seen = MemoryZooKeeper(nodes={**self._seen.nodes, **nodes})
         return self._seen
 
@@ -168,6 +218,11 @@ class QuorumCluster(Uncoordinated):
         """Read each broker's metadata once; a broker that does not answer in time has no partitions."""
         told = await self._told(partitions=True)
         return EndState((), {}, {node: () if answer is None else answer.partitions for node, answer in told.items()})
+
+    async def unready(self, topics: Collection[str]) -> str | None:
+        """Why no run with these topics can begin on the cluster now, in a sentence; None if one can."""
+        reason = unwhole(await self._told(partitions=True, internal=True), topics)
+        return reason or (None if await self._has_controller() else "the quorum has no leader")
 
     async def raise_level(self) -> str | None:
         """Raise metadata.version to the highest that all brokers know; None while not all serve, or a controller refuses."""
@@ -185,15 +240,64 @@ class QuorumCluster(Uncoordinated):
             return None
         return f"{LEVEL} is {level}, before {', '.join(map(str, sorted(final)))}"
 
-    async def _told(self, *, partitions: bool) -> dict[Address, BrokerMetadata | None]:
-        answers = (asyncio.to_thread(told_by, where, partitions=partitions) for where in self._brokers.values())
+    async def leave(self, server: Address) -> Probe:
+        """Ask for a controller to be removed from the voters (KIP-853); the probe sees whether it is."""
+        voter = settings.node_id_of(server)
+        asked = _RemoveVoter(voter_id=voter, voter_directory_id=int.from_bytes(settings.directory_of(server), "big"))
+        return await self._changing(_REMOVE_VOTER, asked, voter, votes=False)
+
+    async def join(self, server: Address) -> Probe:
+        """Ask for a controller to be added to the voters again; the probe sees whether it is."""
+        voter = settings.node_id_of(server)
+        listener = _Listener(name=settings.QUORUM, host=settings.name_of(server), port=self._servers[server][1])
+        directory = int.from_bytes(settings.directory_of(server), "big")
+        asked = _AddVoter(voter_id=voter, voter_directory_id=directory, listeners=(listener,))
+        return await self._changing(_ADD_VOTER, asked, voter, votes=True)
+
+    async def _changing(self, api: int, asked: Struct, voter: int, *, votes: bool) -> Probe:
+        """Send a request that changes the voters; the probe sends it again until the quorum's leader says that it was done."""
+        error = await self._error_of_change(api, asked)
+
+        async def probe() -> Proof:
+            last, began_s = error, monotonic()
+            while True:
+                quorum = await self._quorum()
+                voters = [] if quorum is None else sorted(each.replica_id for each in quorum.current_voters)
+                if voters and (voter in voters) == votes:
+                    return Proof(True, f"the voters are {', '.join(map(str, voters))}")
+                if monotonic() - began_s > _CHANGE_S_MAX:
+                    return Proof(False, f"the voters are {', '.join(map(str, voters)) or 'unknown'}; the last answer: {last}")
+                await asyncio.sleep(_LOOK_S)
+                last = await self._error_of_change(api, asked)
+
+        return probe
+
+    async def _error_of_change(self, api: int, asked: Struct) -> str:
+        """Ask a broker that answers, which hands it on to the controller, to change the voters; the error, in words."""
+        serving = await self._described()
+        if not serving:
+            return "none: no broker describes the quorum"
+        return await asyncio.to_thread(_error_of_change, next(iter(serving)), api, asked)
+
+    async def _told(self, *, partitions: bool, internal: bool = False) -> dict[Address, BrokerMetadata | None]:
+        answers = (
+            asyncio.to_thread(told_by, where, partitions=partitions, internal=internal) for where in self._brokers.values()
+        )
         return dict(zip(self._brokers, await asyncio.gather(*answers), strict=True))
 
     async def _leader(self) -> BrokerId | None:
         """The leader of the newest epoch of the metadata quorum that any broker names."""
-        quorums = await asyncio.gather(*(asyncio.to_thread(_quorum_of, address) for address in self._brokers.values()))
-        newest = max((quorum for quorum in quorums if quorum is not None), key=lambda quorum: quorum.leader_epoch, default=None)
+        newest = await self._quorum()
         return None if newest is None or newest.leader_id < 0 else BrokerId(newest.leader_id)
+
+    async def _quorum(self) -> _Partition | None:
+        """The newest epoch of the metadata quorum that any broker describes."""
+        return max((await self._described()).values(), key=lambda quorum: quorum.leader_epoch, default=None)
+
+    async def _described(self) -> dict[HostPort, _Partition]:
+        """The metadata quorum as each broker that answers describes it."""
+        quorums = await asyncio.gather(*(asyncio.to_thread(_quorum_of, address) for address in self._brokers.values()))
+        return {address: of for address, of in zip(self._brokers.values(), quorums, strict=True) if of is not None}
 
 
 def create(address: HostPort, topics: tuple[NewTopic, ...]) -> tuple[TopicResult, ...]:
@@ -204,6 +308,20 @@ def create(address: HostPort, topics: tuple[NewTopic, ...]) -> tuple[TopicResult
     except (OSError, WireError) as error:
         raise HarnessError(f"creating the topics: {error}") from error
     return answer.topics
+
+
+def delete(addresses: Iterable[HostPort], names: tuple[str, ...]) -> None:
+    """Ask the nodes at these addresses, one after the other, to delete topics, until one does; else they stay."""
+    question = DeleteTopicsRequest(topic_names=names, timeout_ms=_DELETE_S * 1000)
+    for address in addresses if names else ():
+        version = served_version(address, ApiKey.DELETE_TOPICS)
+        if version is None:
+            continue
+        with suppress(OSError, WireError):
+            at_most = min(version, _DELETE_VERSION_MAX)
+            answer = ask(address, ApiKey.DELETE_TOPICS, at_most, question, DeleteTopicsResponse, timeout_s=float(_DELETE_S))
+            if not any(answered_topic.error_code for answered_topic in answer.responses):
+                return
 
 
 def _features_of(address: HostPort) -> _Features:
@@ -222,6 +340,15 @@ def _raise_level(address: HostPort, level: int) -> bool:
     except (OSError, WireError):
         return False
     return not answer.error_code and not any(result.error_code for result in answer.results)
+
+
+def _error_of_change(address: HostPort, api: int, asked: Struct) -> str:
+    """Ask this broker, which hands it on to the controller, to change the voters; the error that it answers, in words."""
+    try:
+        answer = ask(address, api, 0, asked, _Changed, timeout_s=_CHANGE_MS / 1000)
+    except (OSError, WireError) as error:
+        return f"none ({error})"
+    return f"error {answer.error_code}: {answer.error_message}"
 
 
 def _quorum_of(address: HostPort) -> _Partition | None:

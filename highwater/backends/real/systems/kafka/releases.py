@@ -34,9 +34,11 @@ class Release(Struct, frozen=True, kw_only=True):
     heap_mb: int = 256
     log4j: Literal[1, 2] = 1
     idempotence: bool = True  # since 0.11
+    administrators: bool = True  # since 2.4: requests move partitions, elect leaders, change settings (KIP-455, KIP-460, KIP-339)
     sessions: bool = False  # whether the workloads of transactions and groups are performed: from 2.8 on
     coordinator_assigns: bool = False  # whether groups may have their coordinator assign (KIP-848): from 4.0 on
     shares: bool = False  # whether share groups are ready for production (KIP-932): from 4.2 on
+    voters_change: bool = False  # whether controllers leave a quorum and join it (KIP-853): from 3.9 on
 
 
 class Pins(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,9 +64,11 @@ def release_of(version: str, number_text: str, mode: Mode) -> Release:
         heap_mb=320 if number >= (3,) else 256,
         log4j=2 if number >= (4,) else 1,
         idempotence=number >= (0, 11),
+        administrators=number >= (2, 4),
         sessions=number >= (2, 8),
         coordinator_assigns=number >= (4,),
         shares=number >= (4, 2),
+        voters_change=number >= (3, 9),
     )
 
 

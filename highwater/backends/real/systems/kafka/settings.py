@@ -6,20 +6,23 @@ file replaces all look-ups of the JVM, so localhost and the names of the machine
 """
 
 import socket
-from collections.abc import Mapping
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Mapping
 
 from highwater.backends.real.clients.members import HEARTBEAT_MS, MEMBER_MS
 from highwater.backends.real.site import HostPort
 from highwater.backends.real.systems.kafka.releases import Release, number_of
-from highwater.backends.real.systems.port import Wiring
+from highwater.backends.real.systems.port import ControllerWiring, Wiring
 from highwater.plans.plan import Plan, system_of
 from history.promise import SESSIONS_KEEP
+from nemesis.faults import ZooKeeperDown
 from reference.types import Address, broker_address
-from workloads.registry import OF_SESSIONS, SHARE_GROUPS
+from workloads.registry import COMPACTED, OF_SESSIONS, SHARE_GROUPS
 
 Properties = dict[str, str]
 INTER_BROKER = "PEERS"
 QUORUM = "QUORUM"
+CONTROLLER_IDS = 100  # plus the number of a controller apart from the brokers: its node id
 CLUSTER_ID = "aGlnaHdhdGVyLWtyYWZ0MQ"  # sixteen bytes in base64, the same for all nodes of a run
 _DELIVERIES_MAX = 10  # of a record to a share group, which Kafka allows at most
 _LOG_PATTERN = "[%d{ISO8601}] %p %m (%c)%n"
@@ -27,7 +30,6 @@ _LOG_PATTERN = "[%d{ISO8601}] %p %m (%c)%n"
 
 def properties(plan: Plan, wiring: Wiring, log_dirs: tuple[str, ...]) -> Properties:
     """The settings that are the same with ZooKeeper and KRaft; the plan's own come last and override them."""
-    cluster = plan.cluster
     me = broker_address(wiring.broker)
     listeners = {INTER_BROKER: wiring.peers, **{place.upper(): bind for place, bind in wiring.doors.items()}}
     advertised = {
@@ -37,9 +39,35 @@ def properties(plan: Plan, wiring: Wiring, log_dirs: tuple[str, ...]) -> Propert
     return {
         "listeners": listing(listeners),
         "advertised.listeners": listing(advertised),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+        "listener.security.protocol.map": _unencrypted(listeners),
         "inter.broker.listener.name": INTER_BROKER,
         "log.dirs": ",".join(log_dirs),
+        **_of_every_node(plan),
+    }
+
+
+def of_controller(plan: Plan, wiring: ControllerWiring, log_dir: str) -> Properties:
+    """The settings of a controller apart from the brokers. Those of topics are read by controllers, too (KIP-966, KIP-919)."""
+    listener = {QUORUM: wiring.quorum[wiring.controller]}
+    return {
+        "node.id": str(node_id_of(wiring.controller)),
+        "process.roles": "controller",
+        "listeners": listing(listener),
+        "listener.security.protocol.map": _unencrypted(listener),
+        "log.dirs": log_dir,
+        **_of_every_node(plan),
+        **_of_voters(plan, wiring.quorum),
+        **_of_heartbeats(plan),
+    }
+
+
+def _unencrypted(listeners: Iterable[str]) -> str:
+    return ",".join(f"{name}:PLAINTEXT" for name in listeners)
+
+
+def _of_every_node(plan: Plan) -> Properties:
+    cluster = plan.cluster
+    return {
         "replica.lag.time.max.ms": str(cluster.replica_lag_time_max_ms),
         "replica.fetch.wait.max.ms": str(cluster.fetch_wait_max_ms),
         "replica.high.watermark.checkpoint.interval.ms": str(cluster.checkpoint_interval_ms),
@@ -95,6 +123,21 @@ def of_sessions(plan: Plan) -> Properties:
     }
 
 
+def of_compaction(plan: Plan) -> Properties:
+    """The settings of plans whose topics are compacted: small segments, which the cleaner looks at often."""
+    if plan.workload.name != COMPACTED:
+        return {}
+    return {
+        "log.cleanup.policy": "compact",
+        "log.cleaner.enable": "true",
+        "log.cleaner.threads": "1",
+        "log.cleaner.dedupe.buffer.size": str(4 * 1024 * 1024),
+        "log.cleaner.backoff.ms": "200",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+        "log.roll.ms": "1000",
+    }
+
+
 def overridden(settings: Properties, plan: Plan) -> str:
     """The text of server.properties: these settings, overridden by those of the plan's system."""
     own = {key: _word(value) for key, value in system_of(plan).settings.items()}
@@ -119,34 +162,78 @@ def with_zookeeper(plan: Plan, wiring: Wiring) -> Properties:
 
 
 def with_quorum(plan: Plan, wiring: Wiring) -> Properties:
-    """The settings that only brokers with KRaft have: each is also one of the controllers."""
+    """The settings that only brokers with KRaft have: each is one of the controllers, too, unless these are apart."""
     me = broker_address(wiring.broker)
-    timeout_ms = plan.cluster.session_timeout_ms
     listeners = {INTER_BROKER: wiring.peers, **{place.upper(): bind for place, bind in wiring.doors.items()}}
-    listeners[QUORUM] = wiring.quorum[me]
-    voters = [f"{node.removeprefix('b')}@{name_of(node)}:{where[1]}" for node, where in wiring.quorum.items()]
+    own_quorum = {QUORUM: wiring.quorum[me]} if me in wiring.quorum else {}
     return {
         "node.id": str(wiring.broker),
-        "process.roles": "broker,controller",
-        "controller.quorum.voters": ",".join(voters),
-        "controller.listener.names": QUORUM,
-        "listeners": listing(listeners),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
-        "broker.session.timeout.ms": str(timeout_ms),
-        "broker.heartbeat.interval.ms": str(max(100, timeout_ms // 4)),
+        "process.roles": "broker,controller" if own_quorum else "broker",
+        "listeners": listing({**listeners, **own_quorum}),
+        "listener.security.protocol.map": _unencrypted([*listeners, QUORUM]),
         "group.coordinator.threads": "1",
+        **_of_voters(plan, wiring.quorum),
+        **_of_heartbeats(plan),
     }
 
 
-def name_of(broker: Address) -> str:
-    """The host name by which brokers reach this broker."""
-    return f"{broker}.peers"
+def _of_voters(plan: Plan, quorum: Mapping[Address, HostPort]) -> Properties:
+    """Where the controllers are. Where none leaves, they are the voters for good; else the metadata log says who votes."""
+    named: Properties = {"controller.listener.names": QUORUM}
+    if voters_change(plan):
+        servers = (f"{name_of(node)}:{port}" for node, (_, port) in quorum.items())
+        return named | {"controller.quorum.bootstrap.servers": ",".join(servers)}
+    voters = (f"{node_id_of(node)}@{name_of(node)}:{port}" for node, (_, port) in quorum.items())
+    return named | {"controller.quorum.voters": ",".join(voters)}
 
 
-def hosts(wiring: Wiring) -> str:
-    """The hosts file of a broker's JVM: itself at its listener, each peer at the proxy to it."""
-    me = broker_address(wiring.broker)
-    addresses = {name_of(me): wiring.peers[0], **{name_of(peer): where[0] for peer, where in wiring.ways.items()}}
+def voters_change(plan: Plan) -> bool:
+    """Whether a controller leaves the quorum in this plan."""
+    return any(isinstance(window.fault, ZooKeeperDown) and window.fault.how == "leave" for window in plan.schedule)
+
+
+def first_voters(quorum: Mapping[Address, HostPort]) -> str:
+    """The first voters of a quorum that changes, as the directories of its controllers are formatted with them (KIP-853)."""
+    words = (
+        f"{node_id_of(node)}@{name_of(node)}:{port}:{urlsafe_b64encode(directory_of(node)).decode().rstrip('=')}"
+        for node, (_, port) in quorum.items()
+    )
+    return ",".join(words)
+
+
+def directory_of(controller: Address) -> bytes:
+    """The id of a controller's directory: sixteen bytes."""
+    return f"highwater-ctrl-{controller[1:]}".encode()
+
+
+def controllers_at(addresses: str) -> dict[Address, HostPort]:
+    """The controllers apart from the brokers that listen at "host:port,…", by their names; none for no address."""
+    places = (where.rpartition(":") for where in addresses.split(",") if where)
+    return {Address(f"z{number}"): (host, int(port)) for number, (host, _, port) in enumerate(places, 1)}
+
+
+def _of_heartbeats(plan: Plan) -> Properties:
+    """How long a broker may be silent, which its controller reads."""
+    timeout_ms = plan.cluster.session_timeout_ms
+    return {
+        "broker.session.timeout.ms": str(timeout_ms),
+        "broker.heartbeat.interval.ms": str(max(100, timeout_ms // 4)),
+    }
+
+
+def node_id_of(node: Address) -> int:
+    """The id of a broker ("b1") or of a controller apart from the brokers ("z1") in the cluster."""
+    return int(node[1:]) + (0 if node.startswith("b") else CONTROLLER_IDS)
+
+
+def name_of(node: Address) -> str:
+    """The host name by which brokers and controllers reach this one."""
+    return f"{node}.peers"
+
+
+def hosts(me: Address, listener: HostPort, ways: Mapping[Address, HostPort]) -> str:
+    """The hosts file of a node's JVM: itself at its listener, each other one at the proxy to it."""
+    addresses = {name_of(me): listener[0], **{name_of(peer): where[0] for peer, where in ways.items()}}
     lines = [f"{address} {name}\n" for name, address in addresses.items()]
     return "".join(lines) + f"127.0.0.1 localhost {me} {socket.gethostname()}\n"
 

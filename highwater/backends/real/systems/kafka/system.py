@@ -4,35 +4,51 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import assert_never
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from highwater.backends.real.clients.administrators import REQUESTS, Idle
 from highwater.backends.real.clients.libraries import Clients
+from highwater.backends.real.node.plain import PlainNode
 from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.site import HostPort, Node
-from highwater.backends.real.systems.kafka import builds, jars, metadata_log, power
+from highwater.backends.real.systems.kafka import builds, jars, metadata_log, power, settings
+from highwater.backends.real.systems.kafka.administration import administrators_of, unadministrable
+from highwater.backends.real.systems.kafka.controller import Controller, ControllerNode
 from highwater.backends.real.systems.kafka.node import Broker, KafkaNode
 from highwater.backends.real.systems.kafka.quorum import QuorumCluster
 from highwater.backends.real.systems.kafka.releases import Release, release_named
 from highwater.backends.real.systems.kafka.versions import unfit, versions_of
-from highwater.backends.real.systems.limits import NO_ZOOKEEPER, WORKLOAD, no_link, refusal
-from highwater.backends.real.systems.port import Client, Cluster, Packing, Wiring
+from highwater.backends.real.systems.limits import (
+    NO_QUORUM,
+    NO_ZOOKEEPER,
+    WITH_ADMINISTRATORS,
+    WORKLOAD,
+    administers,
+    no_link,
+    refusal,
+)
+from highwater.backends.real.systems.port import Administrator, Client, Cluster, ControllerWiring, Packing, Wiring
 from highwater.backends.real.systems.zookeeper import ZooKeeperCluster
-from highwater.plans.plan import Plan, SystemSpec, system_of, version_of
+from highwater.plans.plan import Plan, system_of
+from highwater.plans.systems import SystemSpec, version_of
 from highwater.rig.commits import AnyCommit
 from history.manifest import Source
 from nemesis import faults
 from nemesis.capability import ONE_PROTOCOL, OUTSIDE
 from nemesis.faults import AnyFault
 from nemesis.messages import AMONG_BROKERS, OF_CLIENTS, QUORUM_FETCH
+from nemesis.targets import Controller as ControllerTarget
 from reference.types import Address
-from workloads.registry import OF_SESSIONS, SHARE_GROUPS
+from workloads.registry import COMPACTED, OF_SESSIONS, SHARE_GROUPS
 
 NAME = "kafka"
 # Between brokers of all releases. With ZooKeeper controllers send commands too, with KRaft brokers ask controllers.
 _REQUESTS = ("fetch", "epoch-end", "write-txn-markers", "api-versions")
 _COMMANDS = ("leader-and-isr", "stop-replica", "update-metadata", "controlled-shutdown", "alter-partition")
 _OF_QUORUM = (*AMONG_BROKERS - {*_COMMANDS[:4]}, QUORUM_FETCH)
+_ONE_VERSION_APART = "controllers apart from the brokers are of one version, and so are these"
 BESIDE_HEAP_MB = 512  # of the memory of a container
 
 
@@ -54,12 +70,15 @@ class Kafka:
         self._versions = versions_of(plan, release)
         self._plan = plan
         self._clients = Clients(plan)
+        self._administrators = administrators_of(plan, release) if administers(plan) else None
         self.release: Release = release
         self.version = version_of(replace(system_of(plan), version=release.version, jars=UNSET))
         self.idempotence = all(each.idempotence for each in self._versions.every)
         self._sessions = all(each.sessions for each in self._versions.every)
         self.zookeeper = release.mode == "zookeeper"
         self.quorum = release.mode == "kraft"
+        apart = system_of(plan).controllers
+        self.controllers = 0 if apart is UNSET else apart
         self.observes: frozenset[Source] = frozenset({"coordination", "disks"})
 
     @property
@@ -79,6 +98,14 @@ class Kafka:
 
     def refuse(self) -> str | None:
         """What this release lacks on this machine and for this plan, in a sentence; None if nothing."""
+        if self.controllers and not self.quorum:
+            return f"kafka {self.version}: with ZooKeeper no controllers run apart from the brokers"
+        if self.controllers and self._versions.mixed:
+            return f"kafka {self.version}: {_ONE_VERSION_APART}"
+        led = next((window for window in self._plan.schedule if isinstance(window.target, ControllerTarget)), None)
+        if self.controllers and led is not None:
+            hits = "a controller apart from the brokers has the faults of ZooKeeper's servers"
+            return f"window {led.id} ({led.kind}): kafka {self.version} has no broker that is controller; {hits}"
         if self._plan.workload.idempotent and not self.idempotence:
             return f"kafka {self.version} has no idempotent producers; the plan has {self._plan.workload.idempotent}"
         if self._plan.workload.membership == "consumer" and not all(each.coordinator_assigns for each in self._versions.every):
@@ -87,8 +114,10 @@ class Kafka:
         if self._plan.workload.name == SHARE_GROUPS and not shares:
             return f"kafka {self.version} has no share groups that are ready for production (KIP-932): 4.2 and later have"
         sessions = tuple(name for name in OF_SESSIONS if shares or name != SHARE_GROUPS)
-        workloads = (WORKLOAD, *(sessions if self._sessions else ()))
-        lacking = refusal(self._plan, f"kafka {self.version}", self.lacks, workloads=workloads)
+        storms = WITH_ADMINISTRATORS if all(each.administrators for each in self._versions.every) else ()
+        workloads = (WORKLOAD, *storms, *(sessions if self._sessions else ()), COMPACTED)
+        lacking = refusal(self._plan, f"kafka {self.version}", self.lacks, workloads=workloads, requests=REQUESTS)
+        lacking = lacking or unadministrable(self._plan, self._versions)
         return lacking or unfit(self._versions, self._plan) or self._missing()
 
     def _missing(self) -> str | None:
@@ -100,11 +129,17 @@ class Kafka:
     def lacks(self, fault: AnyFault) -> str | None:
         """Why a broker of this release cannot suffer the fault; None if it can."""
         match fault:
-            case faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks() | faults.Restart(session_ends=True):
+            case faults.ExpireSession() | faults.Restart(session_ends=True):
                 return None if self.zookeeper else NO_ZOOKEEPER
+            case faults.ZooKeeperDown(how="leave"):
+                if not self.controllers:
+                    return NO_QUORUM
+                return None if self.release.voters_change else "controllers leave a quorum and join it from 3.9 on (KIP-853)"
+            case faults.ZooKeeperDown() | faults.ZooKeeperLinks():
+                return None if self._has_servers else NO_ZOOKEEPER
             case faults.Partition() | faults.Packets() | faults.Slow() | faults.Clog() | faults.Reset():
-                requests = (*_REQUESTS, *(_COMMANDS if self.zookeeper else _OF_QUORUM))
-                return no_link(fault, requests, OF_CLIENTS, zookeeper=self.zookeeper)
+                of_controllers = _COMMANDS if self.zookeeper else _OF_QUORUM if not self.controllers else ()
+                return no_link(fault, (*_REQUESTS, *of_controllers), OF_CLIENTS, zookeeper=self._has_servers)
             case faults.PowerLoss():
                 return power.missing()
             case faults.DirFile(removed=True) | faults.DiskSwap():
@@ -117,12 +152,47 @@ class Kafka:
                 return OUTSIDE
             case faults.Shutdown(protocol="legacy" | "kip343"):
                 return ONE_PROTOCOL
-            case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown() | faults.Roll():
+            case faults.Roll():
+                return _ONE_VERSION_APART if self.controllers else None
+            case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown():
                 return None
             case faults.DirUnreadable() | faults.DirFile() | faults.DiskFull():
                 return None
             case _:
                 assert_never(fault)
+
+    def unshared(self) -> str | None:
+        """Why the brokers of this plan perform no other plan, in a sentence; None if they can."""
+        if self.controllers:
+            return "controllers that run apart from the brokers are started for one run"
+        for window in self._plan.schedule:
+            words = f"window {window.id} ({window.kind})"
+            match window.fault:
+                case faults.PowerLoss():
+                    return f"{words} cuts the files of a broker back, those of other runs among them"
+                case faults.Roll():
+                    return f"{words} makes a broker another release"
+                case faults.DirUnreadable() | faults.DiskFull():
+                    return f"{words} needs brokers that were started for it"
+                case _:
+                    pass
+        return (
+            "an administrator changes topics, and those of a shared cluster are told apart by name"
+            if administers(self._plan)
+            else None
+        )
+
+    def brokers(self) -> str:
+        """The shape of the cluster and the settings of its brokers."""
+        plan = self._plan
+        cluster = replace(plan.cluster, topics=(), later=())
+        own = settings.of_sessions(plan) | settings.of_compaction(plan)
+        return msgspec.json.encode((system_of(plan), cluster, plan.workload.places, own)).decode()
+
+    @property
+    def _has_servers(self) -> bool:
+        """Whether servers coordinate that are no brokers: ZooKeeper's, or controllers."""
+        return self.zookeeper or self.controllers > 0
 
     @property
     def packing(self) -> Packing:
@@ -136,14 +206,23 @@ class Kafka:
     def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> Cluster:
         """The running cluster, through its ZooKeeper or its brokers."""
         if self.quorum:
-            return QuorumCluster(brokers)
+            return QuorumCluster(brokers, servers=settings.controllers_at(zookeeper))
         return ZooKeeperCluster(zookeeper, brokers, negotiated=True, configured=True)
 
-    def commits(self, nodes: Iterable[Node]) -> list[AnyCommit]:
-        """What the metadata log of a cluster with KRaft says, as commits to ZooKeeper; all brokers must be down."""
-        log_folders = [path for node in nodes if isinstance(node, KafkaNode) for path in node.log_dirs[:1]]
+    def controller(self, folder: Path, wiring: ControllerWiring, runner: Runner) -> ControllerNode:
+        """Prepare a controller apart from the brokers."""
+        build = self._builds()[self.release.version]
+        return ControllerNode(folder, runner, Controller(wiring=wiring, plan=self._plan, release=self.release, build=build))
+
+    def commits(self, controllers: Iterable[Node]) -> list[AnyCommit]:
+        """What the metadata log of a cluster with KRaft says, as commits to ZooKeeper; all controllers must be down."""
+        log_folders = [path for node in controllers if isinstance(node, PlainNode) for path in node.log_dirs[:1]]
         return metadata_log.as_commits(metadata_log.committed(log_folders))
 
+    def administrator(self, name: Address, brokers: Mapping[Address, HostPort]) -> Administrator:
+        """An administrator with Java's admin client; one who is never asked where nobody administers."""
+        return Idle() if self._administrators is None else self._administrators.administrator(name, brokers)
+
     def client(self, name: Address, brokers: Mapping[Address, HostPort]) -> Client:
-        """A client of the plan's library."""
-        return self._clients.client(name, brokers)
+        """A client of the plan's library. Its transactional id and groups are those of no other plan."""
+        return self._clients.client(name, brokers, run=f"-{self._plan.name}")

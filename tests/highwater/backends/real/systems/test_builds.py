@@ -17,7 +17,8 @@ from highwater.campaigns.campaign import Request
 from highwater.campaigns.order import Order
 from highwater.cli.main import run_command_line
 from highwater.errors import HarnessError, UsageError
-from highwater.plans.plan import OwnJars, Plan, SystemSpec, on_system, words_of
+from highwater.plans.plan import Plan, on_system
+from highwater.plans.systems import OwnJars, SystemSpec, parsed_system, words_of
 from highwater.plans.text import load_plan, plan_from_yaml, plan_to_yaml
 from tests.tidy.sources import ROOT
 
@@ -175,6 +176,18 @@ def test_build_is_expected_to_behave_like_its_neighbours(
     tested = ("kafka:0.10.2.2", "kafka:2.0.1", "kafka:2.8.2", "kafka:3.9.1", "kafka:3.9.1-kraft", "kafka:4.1.0", "kafka:4.2.0")
 
     assert akin(spec, (*tested, "external")) == near
+
+
+@pytest.mark.parametrize(
+    ("system", "near"),
+    [
+        ("kafka:4.1.0", Akin()),
+        ("kafka:4.1.0-apart3", Akin(same="kafka:4.1.0-apart3")),
+        ("kafka:4.2.0-apart1", Akin(older="kafka:4.1.0-apart3")),
+    ],
+)
+def test_controllers_apart_behave_like_no_combined_ones(system: str, near: Akin) -> None:
+    assert akin(parsed_system(system), ("kafka:3.9.1", "kafka:4.1.0-apart3")) == near
 
 
 def test_repeat_line_of_a_seed_names_the_build(cache: Path, tmp_path: Path) -> None:

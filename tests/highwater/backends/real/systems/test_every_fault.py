@@ -23,7 +23,8 @@ from highwater.backends.real.systems.kafka.releases import TESTED
 from highwater.backends.real.systems.metadata import served_version
 from highwater.backends.real.systems.registry import system_for
 from highwater.backends.real.zookeeper.local import free_port
-from highwater.plans.plan import Plan, SystemSpec, on_system, parsed_system
+from highwater.plans.plan import Plan, on_system
+from highwater.plans.systems import SystemSpec, parsed_system
 from nemesis import faults
 from nemesis.capability import ONE_PROTOCOL
 from nemesis.faults import AnyFault
@@ -34,14 +35,17 @@ from tests.highwater.backends.real.systems.played import (
     catalogue,
     one_of_each,
     performable,
-    played_on_kafka,
     probes_of_plan,
     sleeping_java,
     unseen,
+    unseen_on_kafka,
 )
 
 HOOKS = ("start", "kill", "terminate", "pause", "resume", "cut", "heal", "lose")
-SYSTEMS = ("reference", *(f"kafka:{release.version}" for release in TESTED), "external")
+APART = "kafka:4.1.0-apart3"
+LEAVE = faults.ZooKeeperDown(how="leave")
+NO_QUORUM = "no quorum of controllers apart from the brokers is there to leave"
+SYSTEMS = ("reference", *(f"kafka:{release.version}" for release in TESTED), APART, "external")
 # The classes of faults that a system takes, in some of their variants; it refuses all others.
 ON_KRAFT = {
     *(faults.Partition, faults.Packets, faults.Slow, faults.Clog, faults.Reset, faults.Pause, faults.Crash, faults.Restart),
@@ -81,6 +85,8 @@ def test_fault_that_a_system_lacks_is_refused_with_a_sentence(name: str, tmp_pat
     taken_windows = accepted(system, windows)
 
     classes = BY_HOOKS if name == "external" else ON_KRAFT | (WITH_ZOOKEEPER if system.zookeeper else set())
+    if name == APART:
+        classes = classes - {faults.Roll} | {faults.ZooKeeperDown}
     if name == "reference":
         classes = classes | CLOCKS_AND_DISKS
     assert {type(window.fault) for window in taken_windows} == classes
@@ -95,6 +101,7 @@ def test_fault_that_a_system_lacks_is_refused_with_a_sentence(name: str, tmp_pat
     ("name", "fault", "message"),
     [
         ("reference", faults.Clog(links=("peers",), kinds=("produce",)), "its brokers do not send each other produce"),
+        ("reference", faults.DirFailure(append="produce"), "the effects of a machine cannot be seen from outside its process"),
         ("reference", faults.CrashAt(), "the effects of a machine cannot be seen from outside its process"),
         (
             "reference",
@@ -112,6 +119,13 @@ def test_fault_that_a_system_lacks_is_refused_with_a_sentence(name: str, tmp_pat
         ("kafka:4.1.0", faults.Reset(links=("clients",), kinds=("vote",)), "its clients do not send vote"),
         ("kafka:3.9.1", faults.Slow(extra_ms=1, links=("peers",), kinds=("vote",)), "its brokers do not send each other vote"),
         ("kafka:3.9.1", faults.Packets(drop_per_mille=1, kinds=("log-info",)), "its brokers do not send each other log-info"),
+        ("kafka:3.7.0-kraft-apart3", LEAVE, "controllers leave a quorum and join it from 3.9 on (KIP-853)"),
+        ("kafka:4.1.0", LEAVE, NO_QUORUM),
+        ("kafka:3.9.1", LEAVE, NO_QUORUM),
+        ("reference", LEAVE, NO_QUORUM),
+        (APART, faults.Roll(), "controllers apart from the brokers are of one version, and so are these"),
+        (APART, faults.Restart(session_ends=True), "a cluster with KRaft has no ZooKeeper"),
+        (APART, faults.Clog(kinds=("alter-partition",)), "its brokers do not send each other alter-partition"),
         ("external", faults.Roll(), "no hook can inject it"),
         ("external", faults.Shutdown(protocol="legacy"), "no hook can inject it"),
         ("external", faults.Slow(extra_ms=1, links=("peers",)), "no hook can inject it"),
@@ -149,12 +163,13 @@ def test_external_system_refuses_every_fault_without_hooks(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_every_fault_acts_on_nodes_of_kafka_with_kraft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["kafka:4.1.0", APART])
+def test_every_fault_acts_on_nodes_of_kafka_with_kraft(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The programs are stand-ins, so only what is done to them is measured."""
     monkeypatch.setenv("PATH", sleeping_java(tmp_path, os.environ["PATH"]))
-    plan = performable(on("kafka:4.1.0", tmp_path))
+    plan = performable(on(name, tmp_path))
 
-    assert unseen(asyncio.run(played_on_kafka(plan))) == {}
+    assert unseen_on_kafka(plan) == {}
 
 
 BROKER = """\

@@ -13,7 +13,8 @@ from highwater.backends.real.systems.external.site import ExternalSite
 from highwater.backends.real.systems.external.system import External
 from highwater.backends.real.zookeeper.local import free_port
 from highwater.errors import HarnessError, UsageError
-from highwater.plans.plan import Plan, SystemSpec, on_system
+from highwater.plans.plan import Plan, on_system
+from highwater.plans.systems import SystemSpec
 from nemesis import faults
 from nemesis.faults import AnyFault
 from reference.types import Address

@@ -1,20 +1,27 @@
 """What the harness reads on the disks of Kafka brokers, which are not started here."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from highwater.backends.real.processes.runner import ProcessRunner
-from highwater.backends.real.systems.kafka import settings
+from highwater.backends.real.site import HostPort, Proof
+from highwater.backends.real.systems.kafka import quorum, settings
 from highwater.backends.real.systems.kafka.metadata_log import FOLDER
 from highwater.backends.real.systems.kafka.node import KafkaNode
 from highwater.backends.real.systems.kafka.system import Kafka
-from highwater.backends.real.systems.port import Chronicle, Wiring
-from highwater.plans.plan import on_system, parsed_system
+from highwater.backends.real.systems.port import Chronicle, ControllerWiring, Wiring
+from highwater.plans.plan import Plan, on_system
+from highwater.plans.systems import parsed_system
 from highwater.plans.text import load_plan
 from highwater.rig.commits import NodeCreated
-from reference.types import BrokerId, broker_address
+from nemesis.faults import ZooKeeperDown
+from nemesis.schedule import Window
+from nemesis.targets import Everyone
+from reference.types import Address, BrokerId, broker_address
 from server.lab.power import Loss
 from tests.highwater.backends.real.systems.test_metadata_log import LOGS, SEGMENT
 from tests.highwater.backends.real.systems.test_power import A, B
@@ -24,8 +31,9 @@ from tests.tidy.sources import ROOT
 KIP966 = load_plan(ROOT / "corpus" / "real" / "kip966.yaml")
 
 
-def broker(folder: Path, system: Kafka, number: int = 1) -> KafkaNode:
-    wiring = Wiring(
+def wiring_of(number: int, quorum: Mapping[Address, HostPort]) -> Wiring:
+    """The addresses of a broker without peers and clients."""
+    return Wiring(
         broker=BrokerId(number),
         peers=("127.0.0.1", 1),
         ways={},
@@ -33,8 +41,12 @@ def broker(folder: Path, system: Kafka, number: int = 1) -> KafkaNode:
         advertised={},
         zookeeper=(),
         metrics=("127.0.0.1", 3),
-        quorum={broker_address(BrokerId(number)): ("127.0.0.1", 2)},
+        quorum=quorum,
     )
+
+
+def broker(folder: Path, system: Kafka, number: int = 1) -> KafkaNode:
+    wiring = wiring_of(number, {broker_address(BrokerId(number)): ("127.0.0.1", 2)})
     return system.node(folder, wiring, ProcessRunner(broker_address(wiring.broker)))
 
 
@@ -53,6 +65,43 @@ def test_coordination_of_kraft_is_read_from_the_brokers_disks(tmp_path: Path) ->
         "/brokers/ids/3",
     ]
     assert [image.logs for node in nodes for image in node.disks()] == [(), (), ()]  # the metadata log is no part of the workload
+
+
+LISTENERS = {Address("z1"): ("127.0.0.51", 9001), Address("z2"): ("127.0.0.52", 9002)}
+
+
+def apart_from(plan: Plan) -> tuple[dict[str, str], dict[str, str]]:
+    """The settings of broker b1 and of controller z2, apart from each other."""
+    wiring = wiring_of(1, LISTENERS)
+    of_broker = settings.properties(plan, wiring, ("logs",)) | settings.with_quorum(plan, wiring)
+    controller = ControllerWiring(controller=Address("z2"), ways={}, quorum=LISTENERS)
+    return of_broker, settings.of_controller(plan, controller, "log")
+
+
+def test_controllers_apart_are_the_voters_and_brokers_are_none() -> None:
+    of_broker, of_controller = apart_from(KIP966)
+
+    assert (of_broker["process.roles"], of_controller["process.roles"]) == ("broker", "controller")
+    assert (of_broker["node.id"], of_controller["node.id"]) == ("1", "102")
+    voters = "101@z1.peers:9001,102@z2.peers:9002"
+    assert (of_broker["controller.quorum.voters"], of_controller["controller.quorum.voters"]) == (voters, voters)
+    assert of_controller["listeners"] == "QUORUM://127.0.0.52:9002"
+    assert "QUORUM://" not in of_broker["listeners"]
+    assert "advertised.listeners" not in of_controller
+
+
+def test_voters_that_change_are_named_by_the_metadata_log_alone() -> None:
+    """KIP-853: with controller.quorum.voters a node refuses to change them."""
+    leaves = Window(id="f", kind="leaves", at_ms=1, until_ms=2, fault=ZooKeeperDown(how="leave"), target=Everyone())
+
+    of_broker, of_controller = apart_from(replace(KIP966, schedule=(leaves,)))
+
+    assert "controller.quorum.voters" not in of_broker | of_controller
+    servers = "z1.peers:9001,z2.peers:9002"
+    assert [of["controller.quorum.bootstrap.servers"] for of in (of_broker, of_controller)] == [servers, servers]
+    first, second = settings.first_voters(LISTENERS).split(",")
+    assert first == "101@z1.peers:9001:aGlnaHdhdGVyLWN0cmwtMQ"
+    assert second.startswith("102@z2.peers:9002:")
 
 
 def test_lost_power_cuts_the_logs_of_the_broker_itself(tmp_path: Path) -> None:
@@ -85,3 +134,54 @@ def test_state_of_sessions_is_kept_by_two_brokers(name: str) -> None:
 
     assert {"min.insync.replicas", "transaction.state.log.min.isr"} <= least.keys()
     assert {*least.values()} == {"2"}
+
+
+def test_topics_are_compacted_in_small_segments() -> None:
+    """docs/promise.md DUR-9. A cleaner leaves the active segment alone, so segments must be rolled while the run lasts."""
+    given = settings.of_compaction(load_plan(ROOT / "corpus" / "real" / "compacted.yaml"))
+
+    assert (given["log.cleanup.policy"], given["log.cleaner.enable"], given["log.roll.ms"]) == ("compact", "true", "1000")
+    assert settings.of_compaction(load_plan(ROOT / "corpus" / "real" / "groups.yaml")) == {}
+
+
+def _cluster_of_three(monkeypatch: pytest.MonkeyPatch, voters: list[int]) -> tuple[quorum.QuorumCluster, list[HostPort]]:
+    """Brokers of which the first does not answer, and those that were asked to change the voters: the last one goes."""
+    asked: list[HostPort] = []
+
+    def described(address: HostPort) -> quorum._Partition | None:
+        return None if address[1] == 1 else quorum._Partition(current_voters=tuple(map(_voter, voters)))
+
+    def change(address: HostPort, *_: object) -> str:
+        asked.append(address)
+        voters.pop() if len(asked) > 1 else None
+        return "error 7: timed out"
+
+    monkeypatch.setattr(quorum, "_quorum_of", described)
+    monkeypatch.setattr(quorum, "_error_of_change", change)
+    return quorum.QuorumCluster({broker_address(BrokerId(n)): ("127.0.0.1", n) for n in (1, 2, 3)}), asked
+
+
+def _voter(replica: int) -> quorum._Voter:
+    return quorum._Voter(replica_id=replica)
+
+
+def test_controller_leaves_though_the_first_broker_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first broker may be the leader that another fault has paused: to wait for it would hold up the whole schedule."""
+    cluster, asked = _cluster_of_three(monkeypatch, [101, 102, 103])
+
+    async def leave() -> Proof:
+        return await (await cluster.leave(Address("z3")))()
+
+    assert asyncio.run(leave()) == Proof(True, "the voters are 101, 102")
+    assert asked == [("127.0.0.1", 2)] * 2
+
+
+def test_controller_that_never_leaves_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a quorum no voter changes, and the faults that come after it must not wait for hours."""
+    cluster, _ = _cluster_of_three(monkeypatch, [101, 102, 103, 104])
+    monkeypatch.setattr(quorum, "_CHANGE_S_MAX", -1.0)
+
+    async def leave() -> Proof:
+        return await (await cluster.leave(Address("z1")))()
+
+    assert asyncio.run(leave()) == Proof(False, "the voters are 101, 102, 103, 104; the last answer: error 7: timed out")

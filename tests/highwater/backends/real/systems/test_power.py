@@ -15,7 +15,8 @@ from highwater.backends.real.systems.kafka.system import Kafka
 from highwater.backends.real.systems.limits import too_many_wounds
 from highwater.backends.real.systems.registry import bearable
 from highwater.errors import HarnessError
-from highwater.plans.plan import Plan, on_system, parsed_system
+from highwater.plans.plan import Plan, on_system
+from highwater.plans.systems import parsed_system
 from highwater.plans.text import load_plan
 from nemesis.targets import AnyTarget, Everyone, LeaderOf, Named, Random
 from reference.sealed import in_the_clear

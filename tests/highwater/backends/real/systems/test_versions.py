@@ -11,7 +11,8 @@ from highwater.backends.real.systems.kafka.releases import release_named
 from highwater.backends.real.systems.kafka.system import Kafka
 from highwater.backends.real.systems.kafka.versions import too_old, versions_of
 from highwater.errors import UsageError
-from highwater.plans.plan import SystemSpec, on_system, parsed_system, words_of
+from highwater.plans.plan import on_system
+from highwater.plans.systems import SystemSpec, parsed_system, words_of
 from highwater.plans.text import load_plan, plan_from_yaml, plan_to_yaml
 from highwater.rig.scene import scene_of
 from nemesis.faults import AnyFault, Crash, Roll
