@@ -93,6 +93,7 @@ def _lines_of_targets() -> Iterator[str]:
         fields = ", ".join(field.encode_name for field in msgspec.structs.fields(target))
         rows.append((f"`{_tag(target)}`", fields or "none", _flat(inspect.getdoc(target) or "")))
     yield _table(("target", "parameters", "brokers"), rows)
+    yield "On Kafka a topic may be an internal one, whose leader coordinates groups or transactions ([systems.md](systems.md)).\n"
     yield "The backends hit a `client-place` with the fault `partition` as follows.\n"
     at_a_place = ((backend, _ability(backend, Partition(), ClientPlace(place=1))) for backend in BACKENDS)
     yield _table(("backend", "what it does"), at_a_place)

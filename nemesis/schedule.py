@@ -13,16 +13,15 @@ from history.promise import Flush
 from nemesis.fault_rules import complaints
 from nemesis.faults import DRIFT_PPM_MAX, AnyFault, DiskFault, LinkFault, Packets, Partition, Roll, drift_ppm
 from nemesis.targets import (
+    INTERNAL,
     AnyTarget,
     ClientPlace,
     Controller,
     Everyone,
-    IsrMember,
-    LeaderOf,
     Minority,
     Named,
+    OfPartition,
     Random,
-    WholeIsr,
 )
 
 MAX_WINDOWS = 1000
@@ -61,6 +60,7 @@ class Shape(Struct, frozen=True, kw_only=True):
     zookeeper: int = 1  # servers
     places: int = 1  # of clients, numbered from 1
     requests: tuple[str, ...] = ()  # that clients send to brokers (nemesis/messages.py)
+    internal_topics: tuple[str, ...] = ()  # that the system keeps for these clients
 
 
 class Complaint(Struct, frozen=True, kw_only=True):
@@ -157,13 +157,8 @@ def _complaints_of_target(target: AnyTarget, shape: Shape) -> Iterator[str]:
             if not brokers:
                 yield "brokers must name at least one broker"
             yield from (_no_broker(broker, shape) for broker in brokers if not 1 <= broker <= shape.brokers)
-        case LeaderOf() | IsrMember() | WholeIsr():
-            topic, partition = target.topic, target.partition
-            facts = next((facts for facts in shape.topics if facts.name == topic), None)
-            if facts is None:
-                yield f"there is no topic {topic!r}, only {', '.join(facts.name for facts in shape.topics)}"
-            elif not 0 <= partition < facts.partitions:
-                yield f"topic {topic} has no partition {partition}, only 0 to {facts.partitions - 1}"
+        case OfPartition():
+            yield from _complaints_of_partition(target, shape)
         case Random(count=count):
             if not 1 <= count <= shape.brokers:
                 yield f"count must be from 1 to {shape.brokers}, not {count}"
@@ -174,6 +169,20 @@ def _complaints_of_target(target: AnyTarget, shape: Shape) -> Iterator[str]:
             pass
         case _:
             assert_never(target)
+
+
+def _complaints_of_partition(target: OfPartition, shape: Shape) -> Iterator[str]:
+    """That the partition is none of the plan's. How many an internal topic has is the system's matter, if it has the topic."""
+    topic, partition = target.topic, target.partition
+    if topic.startswith(INTERNAL):
+        if partition < 0:
+            yield f"topic {topic} has no partition {partition}"
+        return
+    facts = next((facts for facts in shape.topics if facts.name == topic), None)
+    if facts is None:
+        yield f"there is no topic {topic!r}, only {', '.join(facts.name for facts in shape.topics)}"
+    elif not 0 <= partition < facts.partitions:
+        yield f"topic {topic} has no partition {partition}, only 0 to {facts.partitions - 1}"
 
 
 def _complaints_of_place(fault: AnyFault) -> Iterator[str]:

@@ -2,9 +2,18 @@
 
 from msgspec import Struct
 
+INTERNAL = "__"  # internal topics begin so: Kafka keeps groups, transactions and share groups in them; the reference has none
+
 
 class Target(Struct, frozen=True, kw_only=True, tag_field="target", forbid_unknown_fields=True):
     """Base class of targets of a fault; `tag` is the name used in plans."""
+
+
+class OfPartition(Target, frozen=True, kw_only=True):
+    """Base class of targets that a partition has: of a topic of the plan, or of an internal topic."""
+
+    topic: str
+    partition: int
 
 
 class Named(Target, frozen=True, kw_only=True, tag="named"):
@@ -13,25 +22,16 @@ class Named(Target, frozen=True, kw_only=True, tag="named"):
     brokers: tuple[int, ...]
 
 
-class LeaderOf(Target, frozen=True, kw_only=True, tag="leader-of"):
+class LeaderOf(OfPartition, frozen=True, kw_only=True, tag="leader-of"):
     """Hits the leader in a partition's state znode; no broker if the partition has none."""
 
-    topic: str
-    partition: int
 
-
-class IsrMember(Target, frozen=True, kw_only=True, tag="isr-member"):
+class IsrMember(OfPartition, frozen=True, kw_only=True, tag="isr-member"):
     """Hits a randomly drawn follower in the ISR of a partition; no broker if the ISR has none."""
 
-    topic: str
-    partition: int
 
-
-class WholeIsr(Target, frozen=True, kw_only=True, tag="whole-isr"):
+class WholeIsr(OfPartition, frozen=True, kw_only=True, tag="whole-isr"):
     """Hits all members of the ISR of a partition; no broker if there is no such partition."""
-
-    topic: str
-    partition: int
 
 
 class Controller(Target, frozen=True, kw_only=True, tag="controller"):

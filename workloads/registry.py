@@ -57,6 +57,16 @@ _REQUESTS: dict[str, tuple[str, ...]] = {
 }
 
 
+INTERNAL_TOPICS_OF: dict[str, tuple[str, ...]] = {
+    TRANSACTIONS: ("__transaction_state",),
+    GROUPS: ("__consumer_offsets",),
+    READ_PROCESS_WRITE: ("__consumer_offsets", "__transaction_state"),
+    ZOMBIES: ("__transaction_state",),
+    SHARE_GROUPS: ("__consumer_offsets", "__share_group_state"),
+}
+"""The internal topics that a system keeps for the clients of a workload; made with their first request."""
+
+
 def requests_of(workload: str) -> tuple[str, ...]:
     """The kinds of requests that clients of a workload send (nemesis/messages.py); those that a mistake is likely in twice."""
     return _REQUESTS.get(workload, _OF_LOGS)

@@ -37,8 +37,8 @@ from nemesis.targets import (
     LeaderOf,
     Minority,
     Named,
+    OfPartition,
     Random,
-    WholeIsr,
 )
 from workloads.parameters import Step
 
@@ -301,9 +301,23 @@ def _aim_at_another_message(rng: Rng, source: Source, draft: Draft) -> Draft | N
     return _draft_with_change(source, draft, old, replace(old, fault=fault), f"{old.id} at {name}")
 
 
+def _aim_at_coordinator(rng: Rng, source: Source, draft: Draft) -> Draft | None:
+    """Let a fault strike the coordinator of the clients' groups or transactions, or a follower of its log."""
+    topics = shape_of(source.parent).internal_topics
+    aimed = [window for window in draft.schedule if not isinstance(window.target, ClientPlace)]
+    if not topics or not aimed:
+        return None
+    old, topic = rng.pick(aimed), rng.pick(topics)
+    target = rng.pick(
+        (LeaderOf(topic=topic, partition=0), LeaderOf(topic=topic, partition=0), IsrMember(topic=topic, partition=0))
+    )
+    return _draft_with_change(source, draft, old, replace(old, target=target), f"{old.id} aims at {topic}")
+
+
 EDITS_ON_SYSTEMS: tuple[Edit, ...] = (
     *(edit for edit in EDITS if edit not in (_add_request_at_moment, _shift_step)),
     *(_aim_at_another_message, _aim_at_another_message),
+    *(_aim_at_coordinator, _aim_at_coordinator),
 )
 
 
@@ -328,15 +342,11 @@ def _draw_target(rng: Rng, shape: Shape) -> AnyTarget:
 def _target_that_fits(target: AnyTarget, shape: Shape) -> AnyTarget:
     """A target of another plan as one of this cluster, if it names a topic, a partition or brokers that are not there."""
     match target:
-        case LeaderOf(topic=name, partition=partition):
+        case OfPartition(topic=name) if name in shape.internal_topics:
+            return target
+        case OfPartition(topic=name, partition=partition):
             topic = _topic(name, shape)
-            return LeaderOf(topic=topic.name, partition=partition % topic.partitions)
-        case IsrMember(topic=name, partition=partition):
-            topic = _topic(name, shape)
-            return IsrMember(topic=topic.name, partition=partition % topic.partitions)
-        case WholeIsr(topic=name, partition=partition):
-            topic = _topic(name, shape)
-            return WholeIsr(topic=topic.name, partition=partition % topic.partitions)
+            return replace(target, topic=topic.name, partition=partition % topic.partitions)
         case ClientPlace(place=place):
             return ClientPlace(place=(place - 1) % shape.places + 1)
         case Named(brokers=brokers):

@@ -22,6 +22,7 @@ from history.store import name_complaint
 from nemesis.faults import CrashAt, Roll, ZkStep, kinds_of
 from nemesis.messages import KINDS, QUORUM_FETCH, REPLY
 from nemesis.schedule import Shape, TopicFacts, Window, validate
+from nemesis.targets import INTERNAL, OfPartition
 from reference import switches
 from reference.config import VARIANTS, TopicSpec, Variant
 from reference.effects import AnyEffect
@@ -31,6 +32,7 @@ from workloads.parameters import Asynchronous, AutoCommit, Step
 from workloads.registry import (
     COMPACTED,
     GROUPS,
+    INTERNAL_TOPICS_OF,
     OF_SESSIONS,
     READ_PROCESS_WRITE,
     SHARE_GROUPS,
@@ -173,7 +175,9 @@ def beyond_reference(plan: Plan) -> str | None:
     if any(step.do == "alter-config" for step in plan.script):
         return "the reference changes no settings of topics: alter-config needs another system, such as --system kafka:4.1.0"
     if plan.workload.name not in (*OF_SESSIONS, COMPACTED):
-        return None
+        aimed = [window.target.topic for window in plan.schedule if isinstance(window.target, OfPartition)]
+        internal = next((topic for topic in aimed if topic.startswith(INTERNAL)), None)
+        return None if internal is None else f"the reference has no internal topic {internal}"
     lacking = {"groups": "consumer groups", SHARE_GROUPS: "share groups", COMPACTED: "topics that are compacted"}
     lacks = lacking.get(plan.workload.name, "transactions")
     system = "kafka:4.2.0" if plan.workload.name == SHARE_GROUPS else "kafka:3.9.1"
@@ -234,6 +238,7 @@ def shape_of(plan: Plan) -> Shape:
         zookeeper=plan.cluster.zookeeper,
         places=plan.workload.places,
         requests=requests_of(plan.workload.name),
+        internal_topics=INTERNAL_TOPICS_OF.get(plan.workload.name, ()) if is_foreign(plan) else (),
     )
 
 

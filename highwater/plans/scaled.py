@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from highwater.plans.plan import Plan
 from nemesis.schedule import Window
-from nemesis.targets import IsrMember, LeaderOf, Named, Random, WholeIsr
+from nemesis.targets import INTERNAL, IsrMember, Named, OfPartition, Random
 from reference.config import TopicSpec
 
 
@@ -56,7 +56,7 @@ def _renamed(plan: Plan, named: Callable[[str], str]) -> Plan:
     promised = tuple(replace(topic, topic=named(topic.topic)) for topic in plan.promise.topics)
     schedule = tuple(
         replace(window, target=replace(window.target, topic=named(window.target.topic)))
-        if isinstance(window.target, LeaderOf | IsrMember | WholeIsr)
+        if isinstance(window.target, OfPartition) and not window.target.topic.startswith(INTERNAL)
         else window
         for window in plan.schedule
     )
@@ -89,7 +89,8 @@ def beyond_in(window: Window, plan: Plan, brokers: int) -> str | None:
     if isinstance(window.target, Random) and window.target.count > brokers:
         return f"{words} hits {window.target.count} brokers"
     if isinstance(window.target, IsrMember):
-        replicas = next(topic.replication_factor for topic in plan.cluster.topics if topic.name == window.target.topic)
+        name = window.target.topic
+        replicas = next((topic.replication_factor for topic in plan.cluster.topics if topic.name == name), brokers)  # or internal
         return None if min(replicas, brokers) > 1 else f"{words} hits a follower, and there is none"
     return None
 

@@ -30,7 +30,7 @@ from history.seed import Rng
 from nemesis.capability import refusals
 from nemesis.faults import Clog, kinds_of
 from nemesis.schedule import Window
-from nemesis.targets import Named
+from nemesis.targets import INTERNAL, Named, OfPartition
 from pipeline.storage import storage_at
 from pipeline.work import perform
 
@@ -90,6 +90,14 @@ def test_edited_plan_shares_the_brokers_of_its_parent(generations: Sequence[tupl
 
     assert len(set(names)) == len(names)
     assert len({system_for(plan).brokers() for plan in plans}) == 1  # type: ignore[attr-defined]
+
+
+def test_search_aims_at_the_coordinators_of_its_clients() -> None:
+    of_groups = replace(REQUEST, system="kafka:4.1.0", workload="read-process-write")
+    windows = [window for planned in _generations(of_groups, 40) for one in planned for window in one.plan.schedule]
+
+    topics = {window.target.topic for window in windows if isinstance(window.target, OfPartition)}
+    assert {topic for topic in topics if topic.startswith(INTERNAL)} == {"__consumer_offsets", "__transaction_state"}
 
 
 def test_parent_whose_edits_show_something_new_is_chosen_more() -> None:

@@ -10,7 +10,7 @@ from highwater.errors import UsageError
 from highwater.plans.plan import Plan, checked, complaints, topics_of
 from highwater.plans.scaled import beyond, prefixed, scaled
 from highwater.plans.text import load_plan
-from nemesis.targets import IsrMember, Named
+from nemesis.targets import INTERNAL, IsrMember, Named
 from tests.tidy.sources import ROOT
 
 REAL = ROOT / "corpus" / "real"
@@ -50,6 +50,13 @@ def test_smaller_cluster_has_fewer_replicas_and_promises_as_many() -> None:
     assert (promised.min_insync_replicas, complaints(smaller)) == (2, ())
 
 
+def test_internal_topics_keep_their_names() -> None:
+    """A run of many on one cluster has topics of its own; those of Kafka are everybody's."""
+    windows = prefixed(plan("coordinators"), "mine.").schedule
+
+    assert windows == plan("coordinators").schedule
+
+
 @pytest.mark.parametrize(
     ("name", "brokers", "reason"),
     [
@@ -72,7 +79,7 @@ def test_topics_of_a_plan_are_not_those_of_the_user(tmp_path: Path) -> None:
     topics = [topic.name for plan in plans for topic in plan.cluster.topics]
     targets = [getattr(window.target, "topic", "highwater-") for plan in plans for window in plan.schedule]
     assert {"highwater-failover", "highwater-t", "highwater-orders"} <= {*topics}
-    assert all(name.startswith("highwater-") for name in (*topics, *targets))
+    assert all(name.startswith(("highwater-", INTERNAL)) for name in (*topics, *targets))
     assert [plan for plan in plans if plan != prefixed(plan, "highwater-")] == []
 
 

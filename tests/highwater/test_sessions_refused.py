@@ -47,6 +47,25 @@ def test_old_release_refuses_transactions() -> None:
     )
 
 
+COORDINATORS = load_plan(REAL / "coordinators.yaml")
+
+
+@pytest.mark.parametrize("backend", [SimBackend(), ProcessBackend()], ids=["sim", "process"])
+def test_reference_refuses_faults_at_internal_topics(backend: SimBackend | ProcessBackend) -> None:
+    workload = load_plan(REAL / "failover.yaml").workload
+
+    assert backend.refuse(replace(COORDINATORS, workload=workload)) == "the reference has no internal topic __consumer_offsets"
+
+
+def test_internal_topic_that_no_client_needs_is_refused() -> None:
+    """Kafka makes it at the first request for it; until then nobody leads it, and the fault would hit nobody."""
+    of_groups = replace(COORDINATORS, workload=load_plan(REAL / "groups.yaml").workload)
+    message = "window keeper-of-transactions-hangs (pause-long): kafka 4.1.0 keeps no topic __transaction_state"
+
+    refused = ProcessBackend().refuse(on_system(of_groups, parsed_system("kafka:4.1.0"))) or ""
+    assert refused == f"{message} for the workload 'groups', only __consumer_offsets"
+
+
 def test_old_release_refuses_the_workloads_of_administrators() -> None:
     plan = on_system(load_plan(REAL / "failover.yaml"), parsed_system("kafka:2.0.1"))
     storm = replace(plan, workload=replace(plan.workload, name="admin-storm"))

@@ -48,6 +48,11 @@ def test_fault_schedule_that_can_be_performed_is_accepted() -> None:
     assert _sentences(_window(0, 10_000), _window(100, 200, Pause(), LeaderOf(topic="orders", partition=1), "f2")) == []
 
 
+def test_partitions_of_an_internal_topic_are_not_counted() -> None:
+    """How many there are, the plan does not say: the system does."""
+    assert _sentences(_window(0, 200, target=LeaderOf(topic="__transaction_state", partition=49))) == []
+
+
 def test_fault_that_ends_after_the_fault_phase_is_refused() -> None:
     assert _sentences(_window(0, 10_001)) == [
         "window f1 (k): a plan that cannot heal: it is open until 10001 ms and the faults end at 10000 ms"
@@ -75,6 +80,7 @@ def test_fault_that_ends_after_the_fault_phase_is_refused() -> None:
         (_window(0, 5, target=Named(brokers=())), "brokers must name at least one broker"),
         (_window(0, 5, target=LeaderOf(topic="order", partition=0)), "no topic 'order', only orders"),
         (_window(0, 5, target=IsrMember(topic="orders", partition=2)), "no partition 2, only 0 to 1"),
+        (_window(0, 5, target=IsrMember(topic="__consumer_offsets", partition=-1)), "has no partition -1"),
         (_window(0, 5, target=Random(count=4)), "count must be from 1 to 3, not 4"),
         (_window(0, 5, Partition(shape="bridge", peer=1)), "peer restricts the shape isolate alone, not bridge"),
         (_window(0, 5, ZooKeeperLinks()), "there are no links between ZooKeeper servers"),

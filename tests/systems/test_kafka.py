@@ -172,6 +172,7 @@ def test_faults_of_every_family_act_on_a_release(tmp_path: Path, name: str, vers
         ("groups-auto-coordinator-assigns", "4.1.0"),
         ("compacted", "4.1.0"),
         ("read-process-write", "3.9.1"),
+        ("coordinators", "4.1.0"),
         ("process-coordinator-assigns", "4.1.0"),
         ("zombies", "4.1.0"),
         ("share-groups", "4.2.0"),

@@ -21,6 +21,7 @@ from history.recorder import Recorder
 from history.seed import Draws
 from nemesis.faults import LinkFault, StepFault, ZooKeeperFault
 from nemesis.schedule import Window
+from nemesis.targets import OfPartition
 from reference.types import Address, BrokerId, broker_address, topic_partition
 
 
@@ -75,8 +76,10 @@ class Faults:
 
     async def _open_window(self, window: Window) -> None:
         """Begin a window's fault on the nodes that its target names now."""
-        tps = tuple(topic_partition(t.name, index) for t in self._plan.cluster.topics for index in range(t.partitions))
-        hit = self._nemesis.begin(window, await self._servers.seen(tps))
+        tps = [topic_partition(t.name, index) for t in self._plan.cluster.topics for index in range(t.partitions)]
+        if isinstance(window.target, OfPartition):  # perhaps of an internal topic
+            tps.append(topic_partition(window.target.topic, window.target.partition))
+        hit = self._nemesis.begin(window, await self._servers.seen(tuple(dict.fromkeys(tps))))
         if hit:
             await self._begin_fault(window, hit)
 

@@ -30,7 +30,6 @@ from highwater.backends.real.orders import with_orders
 from highwater.backends.real.scraper import Scraper
 from highwater.backends.real.share import Share
 from highwater.backends.real.site import CLIENTS, Site
-from highwater.backends.real.systems.metadata import INTERNAL
 from highwater.backends.real.systems.port import Administered, Administrator, Client, Cluster, ColdClient, System, chronicle_of
 from highwater.backends.real.zookeeper.admin import states_of
 from highwater.errors import HarnessError
@@ -47,6 +46,7 @@ from history.event import EventKind
 from history.history import History
 from history.manifest import Outcome, SystemFacts
 from history.recorder import Recorder
+from nemesis.targets import INTERNAL
 from reference.events import DirImage
 from reference.types import Address, BrokerId, topic_partition
 from server.lab.notes import NoteLine

@@ -5,12 +5,12 @@ from typing import assert_never
 
 from msgspec import UNSET
 
-from highwater.backends.real.systems.metadata import INTERNAL
 from highwater.plans.plan import Plan, is_foreign, system_of, topics_of
 from nemesis import messages
 from nemesis.faults import AnyFault, LinkFault, Links, Packets, PowerLoss, kinds_of
 from nemesis.schedule import Window
 from nemesis.targets import (
+    INTERNAL,
     AnyTarget,
     ClientPlace,
     Controller,
@@ -19,9 +19,11 @@ from nemesis.targets import (
     LeaderOf,
     Minority,
     Named,
+    OfPartition,
     Random,
     WholeIsr,
 )
+from workloads.registry import INTERNAL_TOPICS_OF
 from workloads.script_rules import MIN_ISR, MOVES
 
 WORKLOAD = "produce-consume"
@@ -57,7 +59,7 @@ def refusal(
     for topic in plan.cluster.topics:
         if topic.name.startswith(INTERNAL):
             return f"topic {topic.name}: names that begin with {INTERNAL} belong to the system itself"
-    reason = insufferable(plan, system, lacks)
+    reason = insufferable(plan, system, lacks) or _without_partition(plan, system)
     if reason is not None:
         return reason
     reason = too_many_wounds(plan, plan.schedule)
@@ -112,6 +114,17 @@ def insufferable(plan: Plan, system: str, lacks: Callable[[AnyFault], str | None
         reason = lacks(window.fault)
         if reason is not None:
             return f"window {window.id} ({window.kind}): {system} cannot suffer it: {reason}"
+    return None
+
+
+def _without_partition(plan: Plan, system: str) -> str | None:
+    """The first window that aims at an internal topic which nothing in the run makes, in a sentence; None if there is none."""
+    kept = INTERNAL_TOPICS_OF.get(plan.workload.name, ())
+    for window in plan.schedule:
+        if isinstance(window.target, OfPartition) and (topic := window.target.topic).startswith(INTERNAL) and topic not in kept:
+            names = f"only {', '.join(kept)}" if kept else "and no other internal one"
+            why = f"{system} keeps no topic {topic} for the workload {plan.workload.name!r}, {names}"
+            return f"window {window.id} ({window.kind}): {why}"
     return None
 
 

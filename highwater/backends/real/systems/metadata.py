@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 
 from highwater.backends.real.site import HostPort
+from nemesis.targets import INTERNAL
 from reference.messages import IsrMember, PartitionState
 from reference.types import (
     NO_INCARNATION,
@@ -26,7 +27,6 @@ from server.wire.framing import WireError
 
 _LIST_TRANSACTIONS = 66
 VERSION_MAX = 8  # the last one without tagged fields
-INTERNAL = "__"  # Kafka's own topics begin so; no workload uses them
 
 
 class _Partition(Struct, frozen=True, kw_only=True):

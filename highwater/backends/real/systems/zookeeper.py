@@ -6,11 +6,12 @@ from typing import Final
 
 from highwater.backends.real.cluster_state import EndState
 from highwater.backends.real.site import HostPort
-from highwater.backends.real.systems.metadata import INTERNAL, VERSION_MAX, BrokerMetadata, served_version, told_by, unwhole
+from highwater.backends.real.systems.metadata import VERSION_MAX, BrokerMetadata, served_version, told_by, unwhole
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.errors import HarnessError
 from highwater.rig.scene import Scene
 from highwater.rig.settings import TOPICS, settings_path, settings_payload
+from nemesis.targets import INTERNAL
 from reference.config import TopicSpec
 from reference.coordination import paths
 from reference.coordination.api import Children, Create, Created, Data, GetChildren, GetData, NodeExists

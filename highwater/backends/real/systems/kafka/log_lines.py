@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from highwater.backends.real.evidence import wall_ahead_ns
-from highwater.backends.real.systems.metadata import INTERNAL
 from history.event import EventKind
+from nemesis.targets import INTERNAL
 from reference.effects import Note
 from reference.types import Address, LeaderEpoch, Offset, TopicPartition
 from server.lab.notes import NoteLine

@@ -18,10 +18,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from highwater.backends.real.systems.kafka import segments
-from highwater.backends.real.systems.metadata import INTERNAL
 from highwater.errors import HarnessError
 from highwater.rig.commits import AnyCommit, NodeCreated, NodeDeleted, NodeWritten, SessionEnded
 from highwater.rig.settings import settings_path, settings_payload
+from nemesis.targets import INTERNAL
 from reference.coordination import paths
 from reference.messages import IsrMember, PartitionState
 from reference.types import (

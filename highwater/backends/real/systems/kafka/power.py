@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from highwater.backends.real.systems.kafka import segments
-from highwater.backends.real.systems.metadata import INTERNAL
 from highwater.errors import HarnessError
+from nemesis.targets import INTERNAL
 from reference.types import NO_TOPIC_ID
 from server.lab.flush_ledger import Cut, FlushLedger, Made, Synced, bytes_file, read_ledger
 from server.lab.power import Layout, Loss, Wound, lose_power

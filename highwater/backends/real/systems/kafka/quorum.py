@@ -202,7 +202,7 @@ class QuorumCluster(Uncoordinated):
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
         """The quorum's leader and these partitions' states, as znodes; the last known ones where nobody answers."""
         newest: dict[TopicPartition, PartitionState] = {}
-        for answer in (await self._told(partitions=True)).values():
+        for answer in (await self._told(partitions=True, internal=True)).values():
             for state in () if answer is None else answer.partitions:
                 before = newest.get(state.tp)
                 if state.tp in tps and (before is None or state.leader_epoch > before.leader_epoch):

@@ -16,8 +16,8 @@ from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 from aiokafka.record import MemoryRecords
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from highwater.backends.real.systems.metadata import INTERNAL
 from highwater.errors import HarnessError
+from nemesis.targets import INTERNAL
 from reference.events import DirImage, LogImage
 from reference.messages import Batch
 from reference.types import LeaderEpoch, Offset, TopicPartition
