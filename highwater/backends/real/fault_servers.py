@@ -1,6 +1,8 @@
 """Faults of the servers that coordinate, ZooKeeper's or Kafka's controllers: killed, paused, cut off, late, out of the quorum."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import assert_never
 
 from highwater.backends.real.fault_links import HELD, REFUSED, LinkFaults
@@ -13,7 +15,7 @@ from history.seed import Draws
 from nemesis.faults import ZooKeeperDown, ZooKeeperFault, ZooKeeperLinks
 from nemesis.schedule import Window
 from reference.coordination.memory import MemoryZooKeeper
-from reference.types import TopicPartition
+from reference.types import Address, TopicPartition
 
 _HIT_PATIENCE_S = 1.0  # of the harness's own requests while servers are hit; afterwards it waits until they are a quorum again
 
@@ -29,7 +31,15 @@ class ServerFaults:
         self._draws = draws
         self._faults_in_effect: dict[str, tuple[ZooKeeperFault, tuple[Life, ...]]] = {}  # by open window
         self._ended: list[str] = []  # windows
+        self._changing: Counter[Address] = Counter()  # faults that are being begun or ended on a server
         self._seen = MemoryZooKeeper()
+
+    def keeps_down(self, server: Life) -> bool:
+        """True while an active fault keeps this server down, or one is being applied to it or ended."""
+        killed = (
+            hit for fault, hit in self._faults_in_effect.values() if isinstance(fault, ZooKeeperDown) and fault.how == "kill"
+        )
+        return self._changing[server.address] > 0 or any(server in hit for hit in killed)
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
         """The znodes of the controller and the partitions; the last known ones while ZooKeeper does not answer.
@@ -62,16 +72,17 @@ class ServerFaults:
         self._faults_in_effect[window.id] = fault, tuple(hit)
         self._coordination.patience_s = _HIT_PATIENCE_S
         for server in hit:
-            self._proving.changed(server.address)
-            self._proving.acts(window, server.address, await self._begin_fault(window, server, fault), server.address)
+            with self._while_changing(server):
+                self._proving.acts(window, server.address, await self._begin_fault(window, server, fault), server.address)
 
     async def undo(self, window: Window, fault: ZooKeeperFault) -> None:
         """End a fault of ZooKeeper servers."""
         self._ended.append(window.id)
-        _, hit = self._faults_in_effect.pop(window.id)
+        _, hit = self._faults_in_effect[window.id]
         for server in hit:
-            self._proving.changed(server.address)
-            self._proving.healed(window, server.address, await self._end_fault(window, server, fault), server.address)
+            with self._while_changing(server):
+                self._proving.healed(window, server.address, await self._end_fault(window, server, fault), server.address)
+        self._faults_in_effect.pop(window.id)
 
     async def heal(self) -> None:
         """Wait until the ZooKeeper servers serve clients again. Raises HarnessError if they do not."""
@@ -79,6 +90,16 @@ class ServerFaults:
             self._coordination.patience_s = SERVES_S_MAX
         for window_id in self._ended:
             await self._proving.settle(window_id)
+
+    @contextmanager
+    def _while_changing(self, server: Life) -> Iterator[None]:
+        """While this lasts, the server's death is no failure of the harness. Announces the change: a probe may look meanwhile."""
+        self._proving.changed(server.address)
+        self._changing[server.address] += 1
+        try:
+            yield
+        finally:
+            self._changing[server.address] -= 1
 
     async def _begin_fault(self, window: Window, server: Life, fault: ZooKeeperFault) -> Probe:
         """Begin the fault on one server of ZooKeeper."""

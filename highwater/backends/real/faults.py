@@ -12,7 +12,7 @@ from highwater.backends.real.fault_links import REFUSED, LinkFaults, subjects
 from highwater.backends.real.fault_nodes import NodeFaults
 from highwater.backends.real.fault_servers import ServerFaults
 from highwater.backends.real.proving import Proving
-from highwater.backends.real.site import Site
+from highwater.backends.real.site import Life, Site
 from highwater.backends.real.systems.port import Coordination
 from highwater.plans.plan import Plan
 from highwater.rig.nemesis import Nemesis
@@ -69,6 +69,10 @@ class Faults:
     def keeps_down(self, broker: BrokerId) -> bool:
         """True while an active fault, or one that is being applied or ended, keeps this broker down."""
         return self._nodes.keeps_down(broker)
+
+    def keeps_server_down(self, server: Life) -> bool:
+        """As `keeps_down`, of a server of ZooKeeper or a controller apart from the brokers."""
+        return self._servers.keeps_down(server)
 
     def counts(self) -> tuple[FaultCount, ...]:
         """For each kind of fault in the schedule, how many were begun and how often they were seen to take effect."""

@@ -29,7 +29,7 @@ from highwater.backends.real.merge import merged
 from highwater.backends.real.orders import with_orders
 from highwater.backends.real.scraper import Scraper
 from highwater.backends.real.share import Share
-from highwater.backends.real.site import CLIENTS, Site
+from highwater.backends.real.site import CLIENTS, Life, Site
 from highwater.backends.real.systems.port import Administered, Administrator, Client, Cluster, ColdClient, System, chronicle_of
 from highwater.backends.real.zookeeper.admin import states_of
 from highwater.errors import HarnessError
@@ -307,7 +307,7 @@ class Stage:
                 raise HarnessError(f"not every partition had a leader {LED_S_MAX:.0f} s after the brokers were started")
 
     async def _sleep_and_watch(self, seconds: float, faults: Faults) -> None:
-        """Sleep, and check for dead brokers. A broker that noted why it stopped stays down; any other death is a HarnessError."""
+        """Sleep, and look for dead processes. A broker that noted why it stopped stays down; other deaths are HarnessErrors."""
         end_ns = self._now_ns() + int(seconds * 1e9)
         while (left_ns := end_ns - self._now_ns()) > 0:
             await asyncio.sleep(min(SLICE_S, left_ns / 1e9))
@@ -318,7 +318,11 @@ class Stage:
                 if await node.is_running() or faults.keeps_down(broker) or node.life != life:
                     continue
                 if node.stopped_itself() is None:
-                    raise HarnessError(f"the process of {node.address} died: {node.last_words() or 'it printed nothing'}")
+                    raise _died(node)
+            for server in self._site.servers:
+                if faults.keeps_server_down(server) or await server.is_running() or faults.keeps_server_down(server):
+                    continue  # asked twice: a fault may have ended, or begun, while the process was looked for
+                raise _died(server)
 
     def _new_workers(self, clients: list[Client], administrators: list[Administrator]) -> list[Worker]:
         """A worker for each process of the workload; its clients are added to the lists, so that they are closed."""
@@ -415,6 +419,10 @@ def facts_of(system: System) -> SystemFacts | None:
         return None
     observes = tuple(sorted(system.observes))
     return SystemFacts(name=system.name, version=system.version, files=dict(system.files), observes=observes)
+
+
+def _died(process: Life) -> HarnessError:
+    return HarnessError(f"the process of {process.address} died: {process.last_words() or 'it printed nothing'}")
 
 
 def _first_harness_error(group: BaseExceptionGroup[HarnessError]) -> HarnessError:

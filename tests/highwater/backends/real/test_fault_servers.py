@@ -9,11 +9,11 @@ import pytest
 from highwater.backends.real.fault_links import LinkFaults
 from highwater.backends.real.fault_servers import ServerFaults
 from highwater.backends.real.proving import Proving
-from highwater.backends.real.site import LinkCondition, Site
+from highwater.backends.real.site import Life, LinkCondition, Probe, Proof, Site
 from highwater.backends.real.zookeeper.admin import Admin
 from history.recorder import Recorder
 from history.seed import Draws
-from nemesis.faults import ZooKeeperLinks
+from nemesis.faults import ZooKeeperDown, ZooKeeperLinks
 from nemesis.schedule import Window
 from reference.types import Address, BrokerId
 from tests.highwater.backends.real.test_fault_links import HELD, PLACES, Recorded, ignored
@@ -48,3 +48,46 @@ def test_fault_between_servers_ends_on_the_links_where_it_began(fault: ZooKeeper
 
     assert during == {pair: condition for server in SERVERS if server != hit for pair in (f"{hit}>{server}", f"{server}>{hit}")}
     assert links.wrong() == {}
+
+
+class Server:
+    """A server whose process is killed and started; whether a fault keeps it down is asked in between."""
+
+    def __init__(self, name: Address) -> None:
+        self.address = name
+        self.asked: list[bool] = []
+        self.faults: ServerFaults | None = None
+
+    async def _changed(self) -> Probe:
+        assert self.faults is not None
+        self.asked.append(self.faults.keeps_down(cast(Life, self)))
+        return _sure
+
+    kill = start = _changed
+
+
+async def _sure() -> Proof:
+    return Proof(holds=True, detail="")
+
+
+def test_killed_server_is_kept_down_until_it_runs_again() -> None:
+    """Also while it is being killed or started; its death is the harness's failure at no such time."""
+    servers, fault = [Server(name) for name in SERVERS], ZooKeeperDown(servers=2)
+    window = Window(id="f1", kind="zookeeper-down", at_ms=0, until_ms=1, fault=fault)
+
+    async def scene() -> tuple[list[bool], list[bool]]:
+        site = cast(Site, SimpleNamespace(servers=servers, nodes={}))
+        proving = Proving(Recorder(lambda: 0), acted=lambda *_: None)
+        links = LinkFaults(Recorded(), (), SERVERS, PLACES, Draws(1), changing=ignored)
+        faults = ServerFaults(site, links, proving, cast(Admin, SimpleNamespace()), draws=Draws(1))
+        for server in servers:
+            server.faults = faults
+        await faults.do(window, fault)
+        during = [faults.keeps_down(cast(Life, server)) for server in servers]
+        await faults.undo(window, fault)
+        await proving.settle()
+        return during, [faults.keeps_down(cast(Life, server)) for server in servers]
+
+    during, after = asyncio.run(scene())
+    assert (sorted(during), after) == ([False, True, True], [False, False, False])
+    assert [server.asked for server in servers if server.asked] == [[True, True], [True, True]]

@@ -105,3 +105,28 @@ def test_controller_that_dies_at_its_start_is_named() -> None:
 
     with pytest.raises(HarnessError, match="z2 stopped before the brokers served: Error: no memory"):
         asyncio.run(stage._wait_for_brokers(cast(Cluster, Alone()), cast(Faults, None)))
+
+
+class Kept:
+    """Faults that keep a server down, or none."""
+
+    def __init__(self, *, down: bool) -> None:
+        self._down = down
+
+    def keeps_server_down(self, _: object) -> bool:
+        return self._down
+
+
+@pytest.mark.parametrize("down", [True, False], ids=["by a fault", "by itself"])
+def test_server_that_dies_during_the_run_is_named(*, down: bool) -> None:
+    """ZooKeeper and controllers apart, as brokers: a run whose cluster fell apart by itself is no evidence."""
+    site, short = Nowhere(NO_ENGINE), plan(faults_ms=1000)
+    site.servers = (Ended(),)
+    stage = Stage(scene_of(short), cast(Site, site), Reference(short))
+    watched = stage._sleep_and_watch(0.01, cast(Faults, Kept(down=down)))
+
+    if down:
+        asyncio.run(watched)
+        return
+    with pytest.raises(HarnessError, match="the process of z2 died: Error: no memory"):
+        asyncio.run(watched)
