@@ -244,7 +244,7 @@ class QuorumCluster(Uncoordinated):
         """Ask for a controller to be removed from the voters (KIP-853); the probe sees whether it is."""
         voter = settings.node_id_of(server)
         asked = _RemoveVoter(voter_id=voter, voter_directory_id=int.from_bytes(settings.directory_of(server), "big"))
-        return await self._changing(_REMOVE_VOTER, asked, voter, votes=False)
+        return self._changing(_REMOVE_VOTER, asked, voter, votes=False)
 
     async def join(self, server: Address) -> Probe:
         """Ask for a controller to be added to the voters again; the probe sees whether it is."""
@@ -252,14 +252,17 @@ class QuorumCluster(Uncoordinated):
         listener = _Listener(name=settings.QUORUM, host=settings.name_of(server), port=self._servers[server][1])
         directory = int.from_bytes(settings.directory_of(server), "big")
         asked = _AddVoter(voter_id=voter, voter_directory_id=directory, listeners=(listener,))
-        return await self._changing(_ADD_VOTER, asked, voter, votes=True)
+        return self._changing(_ADD_VOTER, asked, voter, votes=True)
 
-    async def _changing(self, api: int, asked: Struct, voter: int, *, votes: bool) -> Probe:
-        """Send a request that changes the voters; the probe sends it again until the quorum's leader says that it was done."""
-        error = await self._error_of_change(api, asked)
+    def _changing(self, api: int, asked: Struct, voter: int, *, votes: bool) -> Probe:
+        """A probe that sends a request to change the voters, again and again until the quorum's leader says that it was done.
+
+        Without a quorum an answer takes long, and the faults that follow must not wait for it: so the probe sends the first.
+        """
 
         async def probe() -> Proof:
-            last, began_s = error, monotonic()
+            began_s = monotonic()
+            last = await self._error_of_change(api, asked)
             while True:
                 quorum = await self._quorum()
                 voters = [] if quorum is None else sorted(each.replica_id for each in quorum.current_voters)
