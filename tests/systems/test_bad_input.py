@@ -52,7 +52,10 @@ def described(folder: Path, text: str = FILE) -> Path:
     [
         (("--system", "kafak:3.9.1"), "unknown system 'kafak'; did you mean 'kafka'?"),
         (("--system", "kafka:3.9.99"), "the jars of kafka 3.9.99 are not here: highwater systems get kafka:3.9.99"),
-        (("--system", "kafka"), "'' is no version of kafka, such as 3.7.0 or 3.7.0-kraft; tested are 0.10.2.2"),
+        (
+            ("--system", "kafka"),
+            "'' is no version of kafka, such as 3.7.0 or 3.7.0-kraft, or 4.1.0-apart3, with 1 to 9",
+        ),
         (("--system", "kafka:3.9.1", "--backend", "sim"), "the simulator runs the reference only, not kafka:3.9.1"),
         (("--system", "external", "--with", EXAMPLE, "--backend", "docker"), "external does not run in containers"),
         (("--system", "external"), "system external needs the file that describes the cluster: --with FILE"),

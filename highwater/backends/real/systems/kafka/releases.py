@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from highwater.errors import HarnessError, UsageError
+from highwater.plans.systems import CONTROLLERS_MAX
 
 Mode = Literal["zookeeper", "kraft"]
 KRAFT = "-kraft"  # ends the version of a release that can also run with ZooKeeper
@@ -86,7 +87,8 @@ def release_named(version: str) -> Release:
     read = _VERSION.fullmatch(version)
     tested = f"tested are {', '.join(release.version for release in TESTED)}"
     if read is None:
-        raise UsageError(f"{version!r} is no version of kafka, such as 3.7.0 or 3.7.0-kraft; {tested}")
+        apart = f", or 4.1.0-apart3, with 1 to {CONTROLLERS_MAX} controllers apart from the brokers"
+        raise UsageError(f"{version!r} is no version of kafka, such as 3.7.0 or 3.7.0-kraft{apart}; {tested}")
     number = _number(read[1])
     if is_too_old(read[1]):
         raise UsageError(f"kafka {version} has no listeners with names, which came with 0.10.2 (KIP-103); {tested}")

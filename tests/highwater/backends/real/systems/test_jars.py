@@ -135,7 +135,7 @@ def test_what_a_release_needs_follows_from_its_version(version: str, mode: str, 
 @pytest.mark.parametrize(
     ("version", "reason"),
     [
-        ("", "is no version of kafka, such as 3.7.0 or 3.7.0-kraft; tested are 0.10.2.2"),
+        ("", "is no version of kafka, such as 3.7.0 or 3.7.0-kraft, or 4.1.0-apart3, with 1 to 9"),
         ("3.7", "is no version of kafka"),
         ("3.7.0-zookeeper", "is no version of kafka"),
         ("0.10.1.1", "has no listeners with names, which came with 0.10.2 (KIP-103)"),
