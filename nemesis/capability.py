@@ -158,7 +158,7 @@ def _ability_of_simulator(fault: AnyFault, target: AnyTarget) -> Ability:
             return Can("the machine is told ShutDown, and at the end of the window a machine of the other version starts")
         case PowerLoss():
             return Can("a crash, and each file is cut back to a drawn length not below what was flushed")
-        case ZooKeeperDown(how="leave"):
+        case ZooKeeperDown(how="leave" | "roll"):
             return Cannot(_FIXED)
         case ZooKeeperDown():
             return Can("modelled servers end, stop or are cut off; a single one is cut off from brokers, or answers late (pause)")
@@ -211,6 +211,8 @@ def _ability_of_processes(fault: AnyFault) -> Ability:
             return Can("a TCP proxy forwards bytes later")
         case Reset():
             return Can("a TCP proxy resets its connections")
+        case ZooKeeperDown(how="roll"):
+            return Can("SIGTERM to a controller of Kafka, SIGKILL at the end of the window, then a start as the other version")
         case ZooKeeperDown(how="leave"):
             return Can("a request of Kafka's removes a controller from the quorum, and another one adds it (KIP-853)")
         case ZooKeeperDown():
@@ -278,7 +280,7 @@ def _ability_of_containers(fault: AnyFault) -> Ability:
             return Can("SIGKILL of the container's process, then a start")
         case PowerLoss():
             return Can(_CUT_BACK)
-        case ZooKeeperDown(how="leave"):
+        case ZooKeeperDown(how="leave" | "roll"):
             return Cannot(_FIXED)
         case ZooKeeperDown():
             return Can("SIGKILL and a start, a frozen cgroup, or all links of the server cut")

@@ -255,9 +255,10 @@ class ZooKeeperDown(Fault, frozen=True, kw_only=True, tag="zookeeper-down"):
 
     If one of three ZooKeeper servers is hit, the other two are a quorum, to which brokers reconnect. Without a quorum nothing can
     be written. `leave`: a controller of Kafka is removed from the quorum, and added again at the end (KIP-853).
+    `roll`: a controller that no window has rolled is shut down, and starts as the version under test at the end.
     """
 
-    how: Literal["kill", "pause", "cut", "leave"] = "kill"
+    how: Literal["kill", "pause", "cut", "leave", "roll"] = "kill"
     servers: int = 1  # how many, drawn; all where there are fewer
 
 

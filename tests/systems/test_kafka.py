@@ -140,6 +140,16 @@ def test_controllers_leave_the_quorum_and_join_it_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.systems_all
+def test_controllers_apart_roll_before_the_brokers(tmp_path: Path) -> None:
+    """From 3.9.1 to 4.1.0, with a controller killed in between; at the end the feature level is raised."""
+    need("3.9.1-kraft")
+    code, summary = last_run("roll-apart", "3.9.1-kraft..4.1.0-apart3", tmp_path)
+
+    assert outcome(code, summary) == KEPT
+    assert {fault["kind"]: fault["acted"] for fault in summary["faults"]} == {"crash-leader": 1, "roll": 6, "zookeeper-down": 1}
+
+
+@pytest.mark.systems_all
 @pytest.mark.parametrize("name", ["kip101", "kip279", "kafka7128"])
 def test_quorum_apart_keeps_records_while_two_of_three_are_down(tmp_path: Path, name: str) -> None:
     code, summary = last_run(name, "4.1.0-apart3", tmp_path)

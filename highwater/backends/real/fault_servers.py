@@ -7,7 +7,7 @@ from typing import assert_never
 
 from highwater.backends.real.fault_links import HELD, REFUSED, LinkFaults
 from highwater.backends.real.proving import Proving
-from highwater.backends.real.site import Life, LinkCondition, Pair, Probe, Site
+from highwater.backends.real.site import Life, LinkCondition, Pair, Probe, Site, Upgradable
 from highwater.backends.real.systems.port import Coordination, Voting
 from highwater.backends.real.zookeeper.expiry import SilenceError
 from highwater.backends.real.zookeeper.servers import SERVES_S_MAX
@@ -18,6 +18,7 @@ from reference.coordination.memory import MemoryZooKeeper
 from reference.types import Address, TopicPartition
 
 _HIT_PATIENCE_S = 1.0  # of the harness's own requests while servers are hit; afterwards it waits until they are a quorum again
+_ENDING = ("kill", "roll")  # faults that end the process
 
 
 class ServerFaults:
@@ -31,15 +32,16 @@ class ServerFaults:
         self._draws = draws
         self._faults_in_effect: dict[str, tuple[ZooKeeperFault, tuple[Life, ...]]] = {}  # by open window
         self._ended: list[str] = []  # windows
+        self._rolled: list[Life] = []  # that are the version under test, or become it
         self._changing: Counter[Address] = Counter()  # faults that are being begun or ended on a server
         self._seen = MemoryZooKeeper()
 
     def keeps_down(self, server: Life) -> bool:
         """True while an active fault keeps this server down, or one is being applied to it or ended."""
-        killed = (
-            hit for fault, hit in self._faults_in_effect.values() if isinstance(fault, ZooKeeperDown) and fault.how == "kill"
+        down = (
+            hit for fault, hit in self._faults_in_effect.values() if isinstance(fault, ZooKeeperDown) and fault.how in _ENDING
         )
-        return self._changing[server.address] > 0 or any(server in hit for hit in killed)
+        return self._changing[server.address] > 0 or any(server in hit for hit in down)
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
         """The znodes of the controller and the partitions; the last known ones while ZooKeeper does not answer.
@@ -49,7 +51,7 @@ class ServerFaults:
         mute = [
             server
             for fault, hit in self._faults_in_effect.values()
-            if fault.how in ("kill", "pause") or isinstance(fault, ZooKeeperLinks)
+            if fault.how in (*_ENDING, "pause") or isinstance(fault, ZooKeeperLinks)
             for server in hit
         ]  # cuts from brokers do not touch the harness's links
         if mute and 2 * len(mute) >= len(self._site.servers):
@@ -65,7 +67,8 @@ class ServerFaults:
         """Apply the fault to `fault.servers` randomly drawn ZooKeeper servers that have no other fault."""
         assert self._site.servers, REFUSED
         hit_servers = [server for _, hit in self._faults_in_effect.values() for server in hit]
-        other_servers = [server for server in self._site.servers if server not in hit_servers]
+        taken = [*hit_servers, *(self._rolled if _rolls(fault) else ())]
+        other_servers = [server for server in self._site.servers if server not in taken]
         hit: list[Life] = []
         while other_servers and len(hit) < fault.servers:
             hit.append(other_servers.pop(self._draws.below(f"server {window.id}", len(other_servers))))
@@ -73,7 +76,9 @@ class ServerFaults:
         self._coordination.patience_s = _HIT_PATIENCE_S
         for server in hit:
             with self._while_changing(server):
-                self._proving.acts(window, server.address, await self._begin_fault(window, server, fault), server.address)
+                probe = await self._begin_fault(window, server, fault)
+                if not _rolls(fault):  # a roll has acted when the server has become the other version
+                    self._proving.acts(window, server.address, probe, server.address)
 
     async def undo(self, window: Window, fault: ZooKeeperFault) -> None:
         """End a fault of ZooKeeper servers."""
@@ -81,7 +86,10 @@ class ServerFaults:
         _, hit = self._faults_in_effect[window.id]
         for server in hit:
             with self._while_changing(server):
-                self._proving.healed(window, server.address, await self._end_fault(window, server, fault), server.address)
+                probe = await self._end_fault(window, server, fault)
+                if _rolls(fault):
+                    self._proving.acts(window, server.address, probe, server.address)
+                self._proving.healed(window, server.address, probe, server.address)
         self._faults_in_effect.pop(window.id)
 
     async def heal(self) -> None:
@@ -115,6 +123,10 @@ class ServerFaults:
             case ZooKeeperDown(how="leave"):
                 assert isinstance(self._coordination, Voting), REFUSED
                 return await self._coordination.leave(server.address)
+            case ZooKeeperDown(how="roll"):
+                assert isinstance(server, Upgradable), REFUSED
+                self._rolled.append(server)
+                return await server.terminate()
             case ZooKeeperDown():
                 return await self._links.hold(name, _links_with(server, self._site.nodes.values()))
             case _:
@@ -130,10 +142,19 @@ class ServerFaults:
             case ZooKeeperDown(how="leave"):
                 assert isinstance(self._coordination, Voting), REFUSED
                 return await self._coordination.join(server.address)
+            case ZooKeeperDown(how="roll"):
+                assert isinstance(server, Upgradable), REFUSED
+                await server.kill()
+                server.upgrade()
+                return await server.start()
             case ZooKeeperDown() | ZooKeeperLinks():
                 return (await self._links.undo(f"{window.id} {server.address}"))[0]
             case _:
                 assert_never(fault)
+
+
+def _rolls(fault: ZooKeeperFault) -> bool:
+    return isinstance(fault, ZooKeeperDown) and fault.how == "roll"
 
 
 def _links_with(server: Life, others: Iterable[Life]) -> list[Pair]:

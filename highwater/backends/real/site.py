@@ -13,7 +13,7 @@ A backend refuses a plan before the run if its site cannot do what the plan asks
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -144,6 +144,17 @@ class Life(Protocol):
 
     def last_words(self) -> str:
         """The last line that the process printed; empty unless something went wrong."""
+
+
+@runtime_checkable
+class Upgradable(Life, Protocol):
+    """A server that can become the version under test."""
+
+    async def terminate(self) -> Probe:
+        """Send the process SIGTERM. Does nothing if it is down."""
+
+    def upgrade(self) -> None:
+        """Run the version under test from the next start on."""
 
 
 class Node(Life, Protocol):

@@ -67,7 +67,7 @@ class ZooKeeperFaults:
                 acting.count += 1
                 server.pause()
                 opened.undo.append(server.resume)
-            case ZooKeeperDown(how="leave"):
+            case ZooKeeperDown(how="leave" | "roll"):
                 raise AssertionError("refused before the run")
             case ZooKeeperDown():
                 self._cut_links(opened, self._links_of(server, self._brokers), acting)

@@ -29,7 +29,7 @@ from workloads.script_rules import MIN_ISR, MOVES
 WORKLOAD = "produce-consume"
 WITH_ADMINISTRATORS = ("admin-storm", "create-delete")
 _DELETING = ("cleanup.policy", "retention.ms", "retention.bytes")
-NO_QUORUM = "no quorum of controllers apart from the brokers is there to leave"
+NO_QUORUM = "no quorum of controllers apart from the brokers is there to leave, or to roll"
 NO_ZOOKEEPER = "a cluster with KRaft has no ZooKeeper"
 
 

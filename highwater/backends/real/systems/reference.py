@@ -64,7 +64,7 @@ class Reference:
                 return no_link(fault, OF_REFERENCE.values(), _ASKED, zookeeper=True)
             case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown() | faults.Roll() | faults.PowerLoss():
                 return None
-            case faults.ZooKeeperDown(how="leave"):
+            case faults.ZooKeeperDown(how="leave" | "roll"):
                 return NO_QUORUM
             case faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks():
                 return None

@@ -56,6 +56,7 @@ class Server:
     def __init__(self, name: Address) -> None:
         self.address = name
         self.asked: list[bool] = []
+        self.upgrades = 0
         self.faults: ServerFaults | None = None
 
     async def _changed(self) -> Probe:
@@ -63,25 +64,40 @@ class Server:
         self.asked.append(self.faults.keeps_down(cast(Life, self)))
         return _sure
 
-    kill = start = _changed
+    kill = start = terminate = pause = resume = is_running = _changed
+
+    def last_words(self) -> str:
+        return ""
+
+    def upgrade(self) -> None:
+        self.upgrades += 1
 
 
 async def _sure() -> Proof:
     return Proof(holds=True, detail="")
 
 
+def _window(fault: ZooKeeperDown, name: str = "f1") -> Window:
+    return Window(id=name, kind="zookeeper-down", at_ms=0, until_ms=1, fault=fault)
+
+
+def _faults_of(servers: list[Server], proving: Proving) -> ServerFaults:
+    site = cast(Site, SimpleNamespace(servers=servers, nodes={}))
+    links = LinkFaults(Recorded(), (), SERVERS, PLACES, Draws(1), changing=ignored)
+    faults = ServerFaults(site, links, proving, cast(Admin, SimpleNamespace()), draws=Draws(1))
+    for server in servers:
+        server.faults = faults
+    return faults
+
+
 def test_killed_server_is_kept_down_until_it_runs_again() -> None:
     """Also while it is being killed or started; its death is the harness's failure at no such time."""
     servers, fault = [Server(name) for name in SERVERS], ZooKeeperDown(servers=2)
-    window = Window(id="f1", kind="zookeeper-down", at_ms=0, until_ms=1, fault=fault)
+    window = _window(fault)
 
     async def scene() -> tuple[list[bool], list[bool]]:
-        site = cast(Site, SimpleNamespace(servers=servers, nodes={}))
         proving = Proving(Recorder(lambda: 0), acted=lambda *_: None)
-        links = LinkFaults(Recorded(), (), SERVERS, PLACES, Draws(1), changing=ignored)
-        faults = ServerFaults(site, links, proving, cast(Admin, SimpleNamespace()), draws=Draws(1))
-        for server in servers:
-            server.faults = faults
+        faults = _faults_of(servers, proving)
         await faults.do(window, fault)
         during = [faults.keeps_down(cast(Life, server)) for server in servers]
         await faults.undo(window, fault)
@@ -91,3 +107,26 @@ def test_killed_server_is_kept_down_until_it_runs_again() -> None:
     during, after = asyncio.run(scene())
     assert (sorted(during), after) == ([False, True, True], [False, False, False])
     assert [server.asked for server in servers if server.asked] == [[True, True], [True, True]]
+
+
+def test_controllers_roll_each_once_and_act_when_they_run_again() -> None:
+    """A fourth window finds none that is older."""
+    servers, fault = [Server(name) for name in SERVERS], ZooKeeperDown(how="roll")
+    acted: list[str] = []
+
+    async def scene() -> list[int]:
+        proving = Proving(Recorder(lambda: 0), acted=lambda window, *_: acted.append(window.id))
+        faults = _faults_of(servers, proving)
+        before = []
+        for number in range(4):
+            await faults.do(_window(fault, f"f{number}"), fault)
+            await proving.settle()
+            before.append(len(acted))
+            await faults.undo(_window(fault, f"f{number}"), fault)
+            await proving.settle()
+        return before
+
+    before = asyncio.run(scene())
+    assert [server.upgrades for server in servers] == [1, 1, 1]
+    assert (before, acted) == ([0, 1, 2, 3], ["f0", "f1", "f2"])
+    assert all(server.asked == [True] * 3 for server in servers)

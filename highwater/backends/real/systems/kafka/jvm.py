@@ -1,16 +1,92 @@
-"""The JVM of one node of Kafka: the files that it reads, the command that starts it, and what it says when it ends."""
+"""The JVM of one node of Kafka: the files that it reads, the command that starts it, and what it says when it ends.
+
+A node is a broker or a controller apart from the brokers; it may become another release in mid-run.
+"""
 
 import os
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from highwater.backends.real.systems.kafka import settings
-from highwater.backends.real.systems.kafka.releases import Release
+from highwater.backends.real.node.plain import ONE_DIR, PlainNode, Prepared, Shape
+from highwater.backends.real.node.runner import Launch, Runner
+from highwater.backends.real.site import Probe, Proof
+from highwater.backends.real.systems.kafka import builds, jars, settings
+from highwater.backends.real.systems.kafka.releases import Release, protocol_of
+from highwater.errors import HarnessError
+from highwater.rig.versions import Versions
+from reference.types import Address
 
 # 2.0 and later log no level FATAL.
 _FATAL = re.compile(r"\] FATAL |Fatal error|Exiting Kafka|Shutdown broker because|^Exception in thread|^Error: ")
+
+_SAYS = re.compile(r"\bKafka version ?: (\S+)")  # with a space up to 2.0
+
+
+class JvmNode(PlainNode):
+    """One broker or controller through all its restarts, which may be of several releases."""
+
+    def __init__(
+        self,
+        folder: Path,
+        address: Address,
+        runner: Runner,
+        launch: Callable[[Prepared], Launch],
+        *,
+        versions: Versions[Release],
+        first: Release,
+        builds: Mapping[str, jars.Build],
+        shape: Shape = ONE_DIR,
+    ) -> None:
+        """`first` is what it is at its first start, `builds` has the jars of each release of the run by its version."""
+        super().__init__(folder, address, runner, launch, shape=shape)
+        self._versions = versions
+        self._release = first
+        self._rolled = False
+        self._builds = builds
+        self._jars = {version: runner.reads(build.folder) for version, build in builds.items()}
+        self._began: list[int] = []  # where the output of each life begins, in bytes
+
+    async def start(self) -> Probe:
+        """Start the process anew. After a roll the probe waits until its log says which release it is.
+
+        HarnessError if the user's build is another one by now.
+        """
+        build = self._builds[self._release.version]
+        if build.stamps and not builds.is_unchanged(build):
+            raise HarnessError(f"the jars in {build.folder} were changed during the run")
+        self._began.append(self._output.stat().st_size if self._output.exists() else 0)
+        probe = await super().start()
+        return self._probe_of_roll(probe, self._says_version) if self._rolled else probe
+
+    def become(self, release: Release) -> None:
+        """Run this release from the next start on."""
+        self._release = release
+        self._rolled = True
+
+    def last_words(self) -> str:
+        """The first line that says why the last process ended, of those in which its log names an error; else its last line."""
+        return last_words(self._printed())
+
+    def _command(self, prepared: Prepared, *formatted: str) -> tuple[str, ...]:
+        """The command that starts this life's release. Its directories are formatted for the oldest release of the run."""
+        level = ("--release-version", protocol_of(self._versions.oldest)) if self._versions.mixed else ()
+        version = self._release.version
+        class_path = [self._jars[version] / name for name in self._builds[version].files]
+        return command(self._release, prepared.folder, class_path, formatted=(*level, *formatted))
+
+    async def _says_version(self) -> Proof | None:
+        """Whether the log says that it is its release; None if the log does not say which."""
+        says = _SAYS.search(self._printed())
+        if says is None:
+            return None
+        return Proof(re.match(rf"{re.escape(self._release.jars)}(?!\d)", says[1]) is not None, f"kafka {says[1]}")
+
+    def _printed(self) -> str:
+        """What the last process has printed so far."""
+        begin = self._began[-1] if self._began else 0
+        return self._output.read_bytes()[begin:].decode(errors="replace") if self._output.exists() else ""
 
 
 def write_files(folder: Path, release: Release, *, hosts: str, settings_text: str) -> None:

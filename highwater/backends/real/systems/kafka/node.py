@@ -1,7 +1,6 @@
 """One Kafka broker of a run through all its restarts, which may be of several releases: its files, its JVM, its log."""
 
 import asyncio
-import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,10 +8,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from highwater.backends.real.means import means_of
-from highwater.backends.real.node.plain import PlainNode, Prepared, Shape
+from highwater.backends.real.node.plain import Prepared, Shape
 from highwater.backends.real.node.runner import Launch, Runner
-from highwater.backends.real.site import Probe, Proof
-from highwater.backends.real.systems.kafka import builds, jars, jvm, power, segments, settings
+from highwater.backends.real.site import Probe
+from highwater.backends.real.systems.kafka import jars, jvm, power, segments, settings
 from highwater.backends.real.systems.kafka.log_lines import notes_of
 from highwater.backends.real.systems.kafka.releases import Release, protocol_of
 from highwater.backends.real.systems.port import Wiring
@@ -26,7 +25,6 @@ from reference.types import TopicPartition, broker_address
 from server.lab.notes import NoteLine
 from server.lab.power import Loss, Wound
 
-_SAYS = re.compile(r"\bKafka version ?: (\S+)")  # with a space up to 2.0
 _META = "meta.properties"  # in each log directory
 SESSION_SLACK_S = 1.0  # after its timeout, until ZooKeeper has ended the session of a broker that was killed
 
@@ -40,53 +38,39 @@ class Broker(Struct, frozen=True, kw_only=True):
     builds: Mapping[str, jars.Build]
 
 
-class KafkaNode(PlainNode):
+class KafkaNode(jvm.JvmNode):
     """One Kafka broker through all its restarts. Its log says when it truncated and led."""
 
     def __init__(self, folder: Path, runner: Runner, broker: Broker) -> None:
-        plan, self._wiring = broker.plan, broker.wiring
-        self._plan = plan
-        self._versions = broker.versions
-        self._release = broker.versions.first(broker.wiring.broker)
+        plan, wiring = broker.plan, broker.wiring
+        self._plan, self._wiring = plan, wiring
         self._final = not broker.versions.mixed  # whether it speaks its own release's protocol
-        self._rolled = False
         self._needs = means_of(plan)
         self._ended = (0, 0.0)  # the life that the harness ended last, and when
-        shape = Shape(dirs=plan.cluster.log_dirs, needs=self._needs)
-        super().__init__(folder, broker_address(broker.wiring.broker), runner, self._launch_of_jvm, shape=shape)
-        self._builds = broker.builds
-        self._jars = {version: runner.reads(build.folder) for version, build in broker.builds.items()}
+        super().__init__(
+            folder,
+            broker_address(wiring.broker),
+            runner,
+            self._launch_of_jvm,
+            versions=broker.versions,
+            first=broker.versions.first(wiring.broker),
+            builds=broker.builds,
+            shape=Shape(dirs=plan.cluster.log_dirs, needs=self._needs),
+        )
         self._flushes = power.FlushRecord(self._folder, self.log_dirs) if _loses_power(plan) else None
-        self._began: list[int] = []  # where the output of each life begins, in bytes
 
     async def start(self) -> Probe:
-        """Start the broker anew, once its last session is over: an old release gives up if its registration still stands.
-
-        HarnessError if the user's build is another one by now.
-        """
-        build = self._builds[self._release.version]
-        if build.stamps and not builds.is_unchanged(build):
-            raise HarnessError(f"the jars in {build.folder} were changed during the run")
+        """Start the broker anew, once its last session is over: an old release gives up if its registration still stands."""
         process_number, ended_s = self._ended
         if process_number and self._release.mode == "zookeeper":
             rest_s = self._plan.cluster.session_timeout_ms / 1000 + SESSION_SLACK_S
             await asyncio.sleep(max(0.0, ended_s + rest_s - time.monotonic()))
-        self._began.append(self._output.stat().st_size if self._output.exists() else 0)
-        probe = await super().start()
-        return self._probe_of_roll(probe, self._says_version) if self._rolled else probe
+        return await super().start()
 
     def change(self, roll: Roll) -> None:
         """Run another release from the next start on."""
-        self._release = self._versions.after(roll, self._wiring.broker)
+        self.become(self._versions.after(roll, self._wiring.broker))
         self._final = self._final or roll.finalize
-        self._rolled = True
-
-    async def _says_version(self) -> Proof | None:
-        """Whether the broker's log says that it is its release; None if the log does not say which."""
-        says = _SAYS.search(self._printed())
-        if says is None:
-            return None
-        return Proof(re.match(rf"{re.escape(self._release.jars)}(?!\d)", says[1]) is not None, f"kafka {says[1]}")
 
     async def kill(self) -> Probe:
         """Send the broker SIGKILL and wait for the end."""
@@ -126,28 +110,14 @@ class KafkaNode(PlainNode):
         except OSError:
             return False
 
-    def last_words(self) -> str:
-        """The first line that says why the last process ended, of those in which its log names an error; else its last line."""
-        return jvm.last_words(self._printed())
-
-    def _printed(self) -> str:
-        """What the broker's last process has printed so far."""
-        begin = self._began[-1] if self._began else 0
-        return self._output.read_bytes()[begin:].decode(errors="replace") if self._output.exists() else ""
-
     def _launch_of_jvm(self, prepared: Prepared) -> Launch:
         """Write the broker's settings, and give the command that starts its JVM."""
         settings_text = self._settings_text(prepared)
         hosts = settings.hosts(self.address, self._wiring.peers, self._wiring.ways)
         jvm.write_files(prepared.folder, self._release, hosts=hosts, settings_text=settings_text)
-        level = ("--release-version", protocol_of(self._versions.oldest)) if self._versions.mixed else ()
-        command = jvm.command(self._release, prepared.folder, self._class_path(), formatted=level)
+        command = self._command(prepared)
         recorded = {} if self._flushes is None else self._flushes.environment()
         return Launch(command=command, environment=recorded, permissions="permissions" in self._needs)
-
-    def _class_path(self) -> list[Path]:
-        version = self._release.version
-        return [self._jars[version] / name for name in self._builds[version].files]
 
     def _settings_text(self, prepared: Prepared) -> str:
         """The broker's server.properties, with the plan's own settings last."""

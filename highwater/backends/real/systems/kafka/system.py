@@ -48,7 +48,6 @@ NAME = "kafka"
 _REQUESTS = ("fetch", "epoch-end", "write-txn-markers", "api-versions")
 _COMMANDS = ("leader-and-isr", "stop-replica", "update-metadata", "controlled-shutdown", "alter-partition")
 _OF_QUORUM = (*AMONG_BROKERS - {*_COMMANDS[:4]}, QUORUM_FETCH)
-_ONE_VERSION_APART = "controllers apart from the brokers are of one version, and so are these"
 BESIDE_HEAP_MB = 512  # of the memory of a container
 
 
@@ -100,8 +99,6 @@ class Kafka:
         """What this release lacks on this machine and for this plan, in a sentence; None if nothing."""
         if self.controllers and not self.quorum:
             return f"kafka {self.version}: with ZooKeeper no controllers run apart from the brokers"
-        if self.controllers and self._versions.mixed:
-            return f"kafka {self.version}: {_ONE_VERSION_APART}"
         led = next((window for window in self._plan.schedule if isinstance(window.target, ControllerTarget)), None)
         if self.controllers and led is not None:
             hits = "a controller apart from the brokers has the faults of ZooKeeper's servers"
@@ -134,7 +131,10 @@ class Kafka:
             case faults.ZooKeeperDown(how="leave"):
                 if not self.controllers:
                     return NO_QUORUM
-                return None if self.release.voters_change else "controllers leave a quorum and join it from 3.9 on (KIP-853)"
+                changes = all(each.voters_change for each in self._versions.every)
+                return None if changes else "controllers leave a quorum and join it from 3.9 on (KIP-853)"
+            case faults.ZooKeeperDown(how="roll"):
+                return None if self.controllers else NO_QUORUM
             case faults.ZooKeeperDown() | faults.ZooKeeperLinks():
                 return None if self._has_servers else NO_ZOOKEEPER
             case faults.Partition() | faults.Packets() | faults.Slow() | faults.Clog() | faults.Reset():
@@ -152,9 +152,7 @@ class Kafka:
                 return OUTSIDE
             case faults.Shutdown(protocol="legacy" | "kip343"):
                 return ONE_PROTOCOL
-            case faults.Roll():
-                return _ONE_VERSION_APART if self.controllers else None
-            case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown():
+            case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown() | faults.Roll():
                 return None
             case faults.DirUnreadable() | faults.DirFile() | faults.DiskFull():
                 return None
@@ -211,8 +209,8 @@ class Kafka:
 
     def controller(self, folder: Path, wiring: ControllerWiring, runner: Runner) -> ControllerNode:
         """Prepare a controller apart from the brokers."""
-        build = self._builds()[self.release.version]
-        return ControllerNode(folder, runner, Controller(wiring=wiring, plan=self._plan, release=self.release, build=build))
+        controller = Controller(wiring=wiring, plan=self._plan, versions=self._versions, builds=self._builds())
+        return ControllerNode(folder, runner, controller)
 
     def commits(self, controllers: Iterable[Node]) -> list[AnyCommit]:
         """What the metadata log of a cluster with KRaft says, as commits to ZooKeeper; all controllers must be down."""

@@ -6,11 +6,13 @@ While a run has more than one release, all brokers speak what the oldest of them
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import UNSET
+
 from highwater.backends.real.systems.kafka.releases import Release, number_of, release_named
 from highwater.errors import UsageError
 from highwater.plans.plan import Plan, system_of
 from highwater.rig.versions import Versions, named_by_rolls
-from nemesis.faults import Roll
+from nemesis.faults import Roll, ZooKeeperDown
 from nemesis.schedule import Window, rolls_of
 from nemesis.targets import Everyone, Named
 from reference.types import BrokerId
@@ -36,11 +38,29 @@ def versions_of(plan: Plan, tested: Release) -> Versions[Release]:
 
 def unfit(versions: Versions[Release], plan: Plan) -> str | None:
     """Why these releases cannot be performed, or would show nothing, in a sentence; None if they can."""
-    rolls = rolls_of(plan.schedule)
-    if versions.tested not in versions.starts and all(roll.to or roll.back for roll in rolls):
+    leads = any(not (roll.to or roll.back) for roll in rolls_of(plan.schedule)) or any(_controllers_rolled(plan))
+    if versions.tested not in versions.starts and not leads:
         first = " and ".join(dict.fromkeys(release.version for release in versions.starts))
         return f"all brokers start as kafka {first}, and no window (fault: roll) makes one of them {versions.tested.version}"
-    return too_old(versions, plan.schedule, plan.cluster.brokers)
+    return too_old(versions, plan.schedule, plan.cluster.brokers) or _controllers_too_old(versions, plan)
+
+
+def _controllers_too_old(versions: Versions[Release], plan: Plan) -> str | None:
+    """That controllers apart from the brokers are older than what a roll makes final, in a sentence; None if they are not."""
+    apart = system_of(plan).controllers
+    final = next((window for window in plan.schedule if isinstance(window.fault, Roll) and window.fault.finalize), None)
+    if apart is UNSET or final is None or versions.tested in versions.starts:
+        return None
+    older = apart - sum(number for until_ms, number in _controllers_rolled(plan) if until_ms <= final.until_ms)
+    makes = f"window {final.id} ({final.kind}) makes {versions.tested.version} final at {final.until_ms} ms"
+    return f"{makes}, but of {apart} controllers {older} are older then (zookeeper-down, how: roll)" if older > 0 else None
+
+
+def _controllers_rolled(plan: Plan) -> Iterator[tuple[int, int]]:
+    """When windows make controllers apart from the brokers the version under test, in ms, and how many."""
+    for window in plan.schedule:
+        if isinstance(window.fault, ZooKeeperDown) and window.fault.how == "roll":
+            yield window.until_ms, window.fault.servers
 
 
 def too_old(versions: Versions[Release], schedule: Sequence[Window], brokers: int) -> str | None:

@@ -9,7 +9,7 @@ from highwater.backends.real.systems.kafka import jars
 from highwater.backends.real.systems.kafka.node import KafkaNode
 from highwater.backends.real.systems.kafka.releases import release_named
 from highwater.backends.real.systems.kafka.system import Kafka
-from highwater.backends.real.systems.kafka.versions import too_old, versions_of
+from highwater.backends.real.systems.kafka.versions import too_old, unfit, versions_of
 from highwater.errors import UsageError
 from highwater.plans.plan import on_system
 from highwater.plans.systems import SystemSpec, parsed_system, words_of
@@ -161,3 +161,22 @@ def test_nodes_of_a_mixed_quorum_are_formatted_for_the_oldest(tmp_path: Path) ->
     assert "--release-version 3.9" in launched(mixed)[1]
     assert "--release-version" not in launched(alone)[1]
     assert "inter.broker.protocol.version" not in launched(mixed)[0]
+
+
+APART = load_plan(ROOT / "corpus" / "real" / "roll-apart.yaml")
+
+
+def test_controllers_apart_are_rolled_before_an_upgrade_is_final() -> None:
+    """A controller that does not know the feature level could not follow it."""
+    two = replace(APART, schedule=tuple(window for window in APART.schedule if window.id != "last-rolls"))
+    message = "window b3-rolls (roll) makes 4.1.0 final at 73000 ms, but of 3 controllers 1 are older then"
+
+    tested = release_named("4.1.0")
+    assert unfit(versions_of(APART, tested), APART) is None
+    assert unfit(versions_of(two, tested), two) == f"{message} (zookeeper-down, how: roll)"
+
+
+def test_run_may_roll_controllers_alone() -> None:
+    alone = replace(APART, schedule=APART.schedule[:1])
+
+    assert unfit(versions_of(alone, release_named("4.1.0")), alone) is None
