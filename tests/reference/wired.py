@@ -1,0 +1,174 @@
+"""A table-top cluster whose brokers write to each other over the wire, and that tells what all of its processes do.
+
+A message to another broker goes through the bytes of the layout that its sender speaks, there and back, as between real nodes, so
+it loses what the layout lacks. Records are bytes. A transcript needs no survival, so neither promises nor rules are judged here.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Protocol as Port
+
+from msgspec.structs import replace
+
+from history.seed import Rng
+from reference.config import NEWEST, Protocol, layouts_of
+from reference.effects import AnyEffect, Send
+from reference.events import AnyEvent, Received, ZkReplied, ZkState, ZkWatch
+from reference.messages import AnyMessage, FetchReply, LeaderAndIsr, Produce, Reply, StopReplica
+from reference.replica.partition import Partition
+from reference.sealed import count
+from reference.types import Address, BrokerId, TopicPartition, broker_at
+from server.wire.clients.exchange import Heard
+from server.wire.codec import NodeReply, NodeRequest, read_reply, read_request, reply_frame, request_frame, version_of
+from server.wire.control import Sender
+from server.wire.framing import read_request_header
+from server.wire.records import LENGTH_FROM, sealed
+from tests.reference.lab import Envelope
+from tests.reference.suffering import Cluster, Promises
+
+CLIENT = Address("c3")  # of the program with `reference.client`
+CONNECTION = "k"  # and a number: of a connection of a Kafka client
+PAST_MAX = 300  # messages that may arrive once more
+FETCH_BYTES_MAX = 300  # three or four batches
+_FRAME_LENGTH_BYTES = 4
+_WRITTEN_BY_BROKERS = LENGTH_FROM + 4  # the first bytes of a batch, with base offset and leader epoch
+
+
+class Recorder(Port):
+    """Takes what happens, in order: who, the kind, the data, and the bytes of the wire if it was a message between brokers."""
+
+    def __call__(self, who: str, kind: str, what: object, frame: bytes = b"") -> None: ...
+
+
+class _Unjudged(Promises):
+    """Judges nothing."""
+
+    def look(self, i: int, life: int, partitions: Mapping[TopicPartition, Partition]) -> None:
+        pass
+
+
+class WiredCluster(Cluster):
+    """`upgrades`: at each start it is drawn anew whether a broker speaks `speaks` or the newest protocol."""
+
+    checks_rules = False
+
+    def __init__(
+        self, rng: Rng, protocol: str, log_dirs: int, speaks: Protocol, *, recorder: Recorder, upgrades: bool = False
+    ) -> None:
+        self.record = recorder
+        self.spoken = (speaks, NEWEST) if upgrades else (speaks,)
+        self.past: deque[Envelope] = deque(maxlen=PAST_MAX)
+        self.versions: dict[tuple[Address, Address, int], int] = {}  # of requests, by sender, receiver and correlation
+        self.received: dict[tuple[Address, Address, int], tuple[NodeRequest, int]] = {}  # the last one, by the same
+        self.topic_names: dict[int, str] = {}
+        self.opened: dict[bytes, tuple[str, ...]] = {}  # the values of each batch that a client sent
+        self.replies: deque[tuple[Address, AnyMessage]] = deque()  # on their way to CLIENT
+        self.answers: deque[tuple[Address, Heard]] = deque()  # on their way to a connection of a Kafka client
+        super().__init__(rng, protocol, log_dirs, speaks)
+        self.promises = _Unjudged()
+
+    def start(self, i: int) -> None:
+        self.configs[i] = replace(
+            self.configs[i], inter_broker_protocol=self.rng.pick(self.spoken), fetch_max_bytes=FETCH_BYTES_MAX, port=9000 + i
+        )
+        super().start(i)
+
+    def handle_event(self, i: int, event: AnyEvent) -> None:
+        match event:
+            case Received(source=source, message=Produce(values=tuple() as values) as produce):
+                identity = (produce.producer_id, produce.producer_epoch, produce.base_sequence)
+                batch = sealed(values, producer_id=identity[0], producer_epoch=identity[1], base_sequence=identity[2])
+                self.opened[batch[_WRITTEN_BY_BROKERS:]] = values
+                event = Received(source, replace(produce, values=batch))
+            case Received(message=Produce(values=bytes() as sealed_values)):
+                self.opened[sealed_values[_WRITTEN_BY_BROKERS:]] = ("of a Kafka client",) * count(sealed_values)
+            case ZkReplied() | ZkWatch() | ZkState():
+                self.record(f"b{i}", "", event)
+            case _:
+                pass
+        super().handle_event(i, event)
+
+    def _perform(self, i: int, effect: AnyEffect) -> str | None:
+        if not isinstance(effect, Send) or not effect.to.startswith("b"):
+            self.record(f"b{i}", "", effect)
+        return super()._perform(i, effect)
+
+    def _do(self, i: int, effect: AnyEffect) -> None:
+        match effect:
+            case Send(to=to, message=message) if to.startswith("b"):
+                read = self._over_the_wire(Address(f"b{i}"), to, message)
+                super()._do(i, Send(to, read))
+                self.past.append(self.in_flight[-1])
+            case Send(to=to, message=message) if to == CLIENT:
+                self.replies.append((Address(f"b{i}"), self._opened(message)))
+            case Send(to=to, message=message) if to.startswith(CONNECTION):
+                assert isinstance(message, Reply)
+                self.answers.append((to, message))
+            case _:
+                super()._do(i, effect)
+
+    def _hand_over(self, envelope: Envelope) -> None:
+        sender, receiver, message = envelope
+        key = (sender, receiver, message.correlation)
+        if isinstance(message, NodeRequest) and key in self.versions:
+            self.received[key] = (message, self.versions[key])
+        super()._hand_over(envelope)
+
+    def _opened(self, message: AnyMessage) -> AnyMessage:
+        """A reply to a program, whose batches a consumer has opened."""
+        if not isinstance(message, FetchReply):
+            return message
+        opened = (
+            replace(batch, values=self.opened[batch.values[_WRITTEN_BY_BROKERS:]])
+            for batch in message.batches
+            if isinstance(batch.values, bytes)
+        )
+        return replace(message, batches=tuple(opened))
+
+    # --- the wire -------------------------------------------------------------------------------------------------------------
+
+    def _over_the_wire(self, sender: Address, receiver: Address, message: AnyMessage) -> AnyMessage:
+        """A message between brokers as its receiver reads it. A process hands messages to itself as they are."""
+        if sender == receiver:
+            self.record(sender, "", Send(receiver, message))
+            return message
+        if isinstance(message, NodeRequest):
+            return self._request_over_the_wire(sender, receiver, message)
+        assert isinstance(message, NodeReply)
+        asked = self.received.get((receiver, sender, message.correlation))
+        if asked is None or type(message).__name__ != f"{type(asked[0]).__name__}Reply":
+            # The request was of an earlier life, whose connection has ended.
+            self.record(sender, "", Send(receiver, message))
+            return message
+        frame = reply_frame(*asked, message)
+        read = read_reply(*asked, frame[_FRAME_LENGTH_BYTES:])
+        self.record(sender, "", Send(receiver, message), frame)
+        if reply_frame(*asked, read) != frame:
+            self.record(sender, f"{type(message).__name__} read otherwise", Send(receiver, read))
+        return read
+
+    def _request_over_the_wire(self, sender: Address, receiver: Address, request: NodeRequest) -> NodeRequest:
+        config = self.configs[broker_at(sender)]
+        addresses = {BrokerId(i): (each.host, each.port) for i, each in self.configs.items()}
+        beside = Sender(ack_timeout_ms=config.request_timeout_ms, addresses=addresses)
+        version = version_of(request, layouts_of(config))
+        frame = request_frame(request, version=version, client_id=sender, sender=beside)
+        body = frame[_FRAME_LENGTH_BYTES:]
+        header, at = read_request_header(body)
+        release = self.configs[broker_at(receiver)].release
+        read = read_request(header, body, at, self._topic_of, release)
+        self.versions[sender, receiver, request.correlation] = version
+        self.record(sender, "", Send(receiver, request), frame)
+        again = request_frame(read, version=version, client_id=sender, sender=beside)
+        if isinstance(read, LeaderAndIsr | StopReplica) and isinstance(request, LeaderAndIsr | StopReplica):
+            read = replace(read, number=request.number)  # the position in a channel, which no layout has
+        if again != frame or (version == version_of(request, NEWEST) and read != request):
+            self.record(sender, f"{type(request).__name__} read otherwise", Send(receiver, read))
+        return read
+
+    def _topic_of(self, topic_id: int) -> str | None:
+        """The topic that has or had this id."""
+        if topic_id not in self.topic_names:
+            for name, znode in self.topics().items():
+                self.topic_names[znode.czxid] = name
+        return self.topic_names.get(topic_id)
