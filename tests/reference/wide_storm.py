@@ -1,10 +1,11 @@
 """Storms for transcripts: of any protocol, over the wire, and with more that is asked, also what is wrong, late or impossible.
 
-Beside what every storm does: messages of the past arrive once more, connections break, flushes take time, writes are torn,
-strangers fetch, a topic has three partitions and a hyphen in its name, administrators write nonsense, and programs ask
-(tests/reference/programs.py).
+Beside what every storm does: messages of the past arrive once more, connections break, requests to ZooKeeper and flushes take
+time, writes are torn, strangers fetch, a topic has three partitions and a hyphen in its name, administrators write nonsense, and
+programs ask (tests/reference/programs.py).
 """
 
+from collections import deque
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -33,7 +34,7 @@ from reference.client.commands import (
 from reference.config import NEWEST, VARIANTS, Protocol
 from reference.coordination import admin_paths, paths
 from reference.coordination.admin_paths import Reassignment
-from reference.coordination.api import Create, Delete
+from reference.coordination.api import Create, Delete, SetData
 from reference.coordination.memory import Fired
 from reference.events import ConnectionLost, Received
 from reference.messages import (
@@ -138,16 +139,25 @@ class WideStorm(Storm):
         rng = self.rng
         if (self.client.inbox or self.lab.replies or self.lab.answers or self.admin.inbox) and rng.ratio(1, 2):
             self._hear()
+        late = sorted(i for i, requests in self.lab.late.items() if requests)
+        if late and rng.ratio(1, 10):
+            self.lab.serve(rng.pick(late))
         if not rng.ratio(1, MORE):
             super().step()
             return
-        match rng.below(20):
+        match rng.below(26):
             case 0 | 1 | 2:
                 self._ask_what_is_wrong()
             case 16 | 17 if self.lab.nodes:
                 self._ask_in_bytes(rng.pick(sorted(self.lab.nodes)))
             case 18:
                 self._look()
+            case 19 | 20 | 21 if self.lab.nodes:
+                self.lab.late.setdefault(self._any_or_controller(), deque())
+            case 22 | 23 | 24:
+                self._touch_a_state()
+            case 25 if self.lab.late:
+                self.lab.quicken(rng.pick(sorted(self.lab.late)))
             case 3 | 4:
                 self._trouble()
             case 5 | 6 | 7 | 8:
@@ -165,12 +175,20 @@ class WideStorm(Storm):
             case _:
                 self._hear()
 
+    def _any_or_controller(self) -> int:
+        """A broker that runs; every second time a controller, whose reads and writes then lie apart."""
+        nodes = self.lab.nodes
+        controllers = [i for i in sorted(nodes) if nodes[i].state.controller.step == "active"]
+        return self.rng.pick(controllers if controllers and self.rng.ratio(1, 2) else sorted(nodes))
+
     def _hear(self) -> None:
         for program in (self.client, self.kafka, self.admin):
             program.hear()
 
     def heal(self, rounds: int = 40) -> list[str]:
         self.lab.release_flushes()
+        for i in sorted(self.lab.late):
+            self.lab.quicken(i)
         for path in (paths.PREFERRED_ELECTION, admin_paths.REASSIGN_EXTRA):
             self.lab.ask(Delete(path))
         return super().heal(rounds)
@@ -193,6 +211,16 @@ class WideStorm(Storm):
                 lab.release_flushes()
             case _ if rng.ratio(1, 3):
                 self.admin.expire()
+
+    def _touch_a_state(self) -> None:
+        """Write a state as it is, so that its version moves: of a partition that a late write is about, if there is one."""
+        lab, rng = self.lab, self.rng
+        late = [op.path for i in sorted(lab.late) for request in lab.late[i] for op in request.ops if isinstance(op, SetData)]
+        states = [path for path in late if path.endswith("/state")]
+        path = rng.pick(states) if states else paths.state_path(self._partition())
+        znode = lab.read(path)
+        if znode is not None:
+            lab.ask(SetData(path, znode.data))
 
     # --- what clients ask -----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from history.seed import Rng
 from reference.config import NEWEST, Protocol, layouts_of
-from reference.effects import AnyEffect, Send
+from reference.effects import AnyEffect, Send, ZkConnect, ZkRequest
 from reference.events import AnyEvent, Received, ZkReplied, ZkState, ZkWatch
 from reference.messages import AnyMessage, FetchReply, LeaderAndIsr, Produce, Reply, StopReplica
 from reference.replica.partition import Partition
@@ -64,6 +64,7 @@ class WiredCluster(Cluster):
         self.opened: dict[bytes, tuple[str, ...]] = {}  # the values of each batch that a client sent
         self.replies: deque[tuple[Address, AnyMessage]] = deque()  # on their way to CLIENT
         self.answers: deque[tuple[Address, Heard]] = deque()  # on their way to a connection of a Kafka client
+        self.late: dict[int, deque[ZkRequest]] = {}  # by broker whose requests to ZooKeeper take time: those on their way
         super().__init__(rng, protocol, log_dirs, speaks)
         self.promises = _Unjudged()
 
@@ -72,6 +73,33 @@ class WiredCluster(Cluster):
             self.configs[i], inter_broker_protocol=self.rng.pick(self.spoken), fetch_max_bytes=FETCH_BYTES_MAX, port=9000 + i
         )
         super().start(i)
+
+    def serve(self, i: int) -> None:
+        """Let the oldest request of a slow broker arrive at ZooKeeper."""
+        if self.late[i]:
+            super()._do(i, self.late[i].popleft())
+
+    def quicken(self, i: int) -> None:
+        """End the delay of a broker's requests; those on their way arrive in their order."""
+        requests = self.late.pop(i, ())
+        for request in requests:
+            if i in self.nodes:
+                super()._do(i, request)
+
+    def expire(self, i: int) -> None:
+        self.quicken(i)
+        super().expire(i)
+
+    def cut_off(self, i: int) -> None:
+        super().cut_off(i)
+        self.quicken(i)  # it is cut off, so nobody hears whether they arrived
+
+    def crash(self, i: int) -> None:
+        for request in self.late.pop(i, ()):
+            if self.rng.ratio(1, 2):  # it was sent before the end
+                _, fired = self.zk.submit(self.sessions[i], request.ops, atomic=request.atomic)
+                self.deliver_watches(fired)
+        super().crash(i)
 
     def handle_event(self, i: int, event: AnyEvent) -> None:
         match event:
@@ -104,6 +132,11 @@ class WiredCluster(Cluster):
             case Send(to=to, message=message) if to.startswith(CONNECTION):
                 assert isinstance(message, Reply)
                 self.answers.append((to, message))
+            case ZkRequest() if i in self.late and i not in self.cut_off_from_zk:
+                self.late[i].append(effect)
+            case ZkConnect():
+                self.quicken(i)
+                super()._do(i, effect)
             case _:
                 super()._do(i, effect)
 
