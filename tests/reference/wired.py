@@ -81,10 +81,9 @@ class WiredCluster(Cluster):
 
     def quicken(self, i: int) -> None:
         """End the delay of a broker's requests; those on their way arrive in their order."""
-        requests = self.late.pop(i, ())
-        for request in requests:
-            if i in self.nodes:
-                super()._do(i, request)
+        while self.late.get(i):
+            self.serve(i)
+        self.late.pop(i, None)
 
     def expire(self, i: int) -> None:
         self.quicken(i)
