@@ -83,7 +83,7 @@ def _storm(name: str, seed: int) -> Run:
 
 # Together they take every branch of `reference` that some storm of any variant was seen to take.
 FAMILIES: dict[str, tuple[Run, ...]] = {
-    "safe on the newest protocol": (*_storms("safe", seeds=5), *_storms("safe/1", seeds=2)),
+    "safe on the newest protocol": (*_storms("safe", seeds=6), *_storms("safe/1", seeds=2)),
     "safe on earlier protocols, and while they are upgraded": (
         *_storms("safe@legacy", "safe@kip343_v0", "safe@kip112", "safe@v3", seeds=2),
         *_storms("safe>legacy", "safe>kip112", "safe>v3", seeds=2),
@@ -94,7 +94,7 @@ FAMILIES: dict[str, tuple[Run, ...]] = {
         *_storms("article@kip112", "v3-external-view", seeds=1),
     ),
     "proposal B of KIP-236, and other ways": (
-        *_storms("reassignment-by-requests", seeds=4),
+        *_storms("reassignment-by-requests", seeds=6),
         *_storms("external-view", "truncate-on-fetch", "isr-via-zookeeper", "no-heartbeat", "reassign-target-first", seeds=2),
         *_storms("kip101", "kip279", "failover-by-multi", "failover-one-by-one", "log-dir-fails-broker", seeds=1),
     ),

@@ -377,15 +377,17 @@ class WideStorm(Storm):
         return placed(brokers[self.rng.below(3) :], partitions=partitions, replication_factor=1 + self.rng.below(3))
 
     def _moves(self) -> dict[TopicPartition, Reassignment]:
-        """One to three moves at once."""
+        """One to three moves at once, of which some say where they come from, rightly or not."""
         tps = dict.fromkeys(self._partition() for _ in range(1 + self.rng.below(3)))
-        return {tp: Reassignment(self._replicas()) for tp in tps}
+        states = self.lab.states()
+        present = {tp: state.replicas for tp, state in states.items() if state is not None}
+        return {tp: Reassignment(self._replicas(), self.rng.pick([(), present.get(tp, ()), self._replicas()])) for tp in tps}
 
     def _use_the_tool(self) -> None:
         """Run a command of `highwater admin reassign`."""
         rng, moves = self.rng, self._moves()
         topics = tuple(sorted({topic_of(tp) for tp in moves})) if rng.ratio(1, 2) else ()
-        proposal_b = VARIANTS[self.protocol].reassignment == "B"
+        proposal_b = VARIANTS[self.protocol].reassignment == "B" and rng.ratio(2, 3)
         self.admin.run(
             rng.pick(
                 [

@@ -4,15 +4,16 @@ A message to another broker goes through the bytes of the layout that its sender
 it loses what the layout lacks. Records are bytes. A transcript needs no survival, so neither promises nor rules are judged here.
 """
 
-from collections import deque
-from collections.abc import Mapping
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
 from typing import Protocol as Port
 
 from msgspec.structs import replace
 
 from history.seed import Rng
-from reference.config import NEWEST, Protocol, layouts_of
-from reference.effects import AnyEffect, Send, ZkConnect, ZkRequest
+from monitors.engine import Watch
+from reference.config import NEWEST, SAFE, BrokerConfig, Protocol, layouts_of
+from reference.effects import AnyEffect, Note, Send, ZkConnect, ZkRequest
 from reference.events import AnyEvent, Received, ZkReplied, ZkState, ZkWatch
 from reference.messages import AnyMessage, FetchReply, LeaderAndIsr, Produce, Reply, StopReplica
 from reference.replica.partition import Partition
@@ -21,15 +22,26 @@ from reference.types import Address, BrokerId, TopicPartition, broker_at
 from server.wire.clients.exchange import Heard
 from server.wire.codec import NodeReply, NodeRequest, read_reply, read_request, reply_frame, request_frame, version_of
 from server.wire.control import Sender
-from server.wire.framing import read_request_header
+from server.wire.framing import WireError, read_request_header
 from server.wire.records import LENGTH_FROM, sealed
-from tests.reference.lab import Envelope
+from tests.reference.lab import Directory, Envelope
 from tests.reference.suffering import Cluster, Promises
 
 CLIENT = Address("c3")  # of the program with `reference.client`
 CONNECTION = "k"  # and a number: of a connection of a Kafka client
 PAST_MAX = 300  # messages that may arrive once more
-FETCH_BYTES_MAX = 300  # three or four batches
+DIRS_MAX = 3
+# Drawn for each storm: the largest and smallest of a size, and the shortest times, come into play, too.
+SETTINGS: dict[str, tuple[int | None, ...]] = {
+    "fetch_max_bytes": (None, 300),  # three or four batches
+    "fetch_max_records": (3, 500),
+    "lag_max_records": (2, 4000),
+    "lag_min_records": (1, 2),
+    "producer_id_block_size": (2, 1000),
+    "replica_lag_time_max_ms": (1500, 4000),
+    "reassign_interval_ms": (1000, 4000),
+    "controlled_shutdown_max_retries": (1, 3),
+}
 _FRAME_LENGTH_BYTES = 4
 _WRITTEN_BY_BROKERS = LENGTH_FROM + 4  # the first bytes of a batch, with base offset and leader epoch
 
@@ -47,10 +59,21 @@ class _Unjudged(Promises):
         pass
 
 
+class _Blind(Watch):
+    """Sees nothing. Rules may assume what holds between right brokers, such as that an answer is one to its request."""
+
+    def __init__(self) -> None:
+        pass
+
+    def turn(self, event: AnyEvent, effects: Sequence[AnyEffect]) -> list[Note]:
+        return []
+
+
 class WiredCluster(Cluster):
     """`upgrades`: at each start it is drawn anew whether a broker speaks `speaks` or the newest protocol."""
 
-    checks_rules = False
+    def watch_of(self, i: int) -> Watch:
+        return _Blind()
 
     def __init__(
         self, rng: Rng, protocol: str, log_dirs: int, speaks: Protocol, *, recorder: Recorder, upgrades: bool = False
@@ -65,14 +88,37 @@ class WiredCluster(Cluster):
         self.replies: deque[tuple[Address, AnyMessage]] = deque()  # on their way to CLIENT
         self.answers: deque[tuple[Address, Heard]] = deque()  # on their way to a connection of a Kafka client
         self.late: dict[int, deque[ZkRequest]] = {}  # by broker whose requests to ZooKeeper take time: those on their way
+        self.unused: defaultdict[int, list[Directory]] = defaultdict(list)  # directories that are not configured now
+        self.settings = {name: rng.pick(values) for name, values in SETTINGS.items()}
         super().__init__(rng, protocol, log_dirs, speaks)
         self.promises = _Unjudged()
 
     def start(self, i: int) -> None:
+        """Start a process, perhaps with other directories, another release or another protocol than its last one."""
+        if self.process_numbers[i] and self.rng.ratio(1, 6):
+            self._change_directories(i)
+        speaks = self.rng.pick(self.spoken)
+        oldest = NEWEST if speaks == "legacy" else speaks
         self.configs[i] = replace(
-            self.configs[i], inter_broker_protocol=self.rng.pick(self.spoken), fetch_max_bytes=FETCH_BYTES_MAX, port=9000 + i
+            self.configs[i],
+            **self.settings,
+            inter_broker_protocol=speaks,
+            release=oldest if self.rng.ratio(1, 4) else NEWEST,
+            port=9000 + i,
+            log_dirs=len(self.disks[i].dirs),
         )
+        self.record(f"b{i}", "settings", (self.configs[i], BrokerConfig(broker=BrokerId(i), variant=SAFE, topics=())))
         super().start(i)
+
+    def _change_directories(self, i: int) -> None:
+        """Configure one directory more, a new one or one from before, or one less."""
+        dirs, unused = self.disks[i].dirs, self.unused[i]
+        if len(dirs) > 1 and self.rng.ratio(1, 2):
+            unused.append(dirs.pop(self.rng.below(len(dirs))))
+        elif len(dirs) < DIRS_MAX:
+            dirs.append(unused.pop() if unused and self.rng.ratio(3, 4) else Directory())
+        self.durable = {place: batches for place, batches in self.durable.items() if place[0] != i}
+        self.durable |= {(i, n, tp): len(log) for n, directory in enumerate(dirs) for tp, log in directory.logs.items()}
 
     def serve(self, i: int) -> None:
         """Let the oldest request of a slow broker arrive at ZooKeeper."""
@@ -124,8 +170,9 @@ class WiredCluster(Cluster):
         match effect:
             case Send(to=to, message=message) if to.startswith("b"):
                 read = self._over_the_wire(Address(f"b{i}"), to, message)
-                super()._do(i, Send(to, read))
-                self.past.append(self.in_flight[-1])
+                if read is not None:
+                    super()._do(i, Send(to, read))
+                    self.past.append(self.in_flight[-1])
             case Send(to=to, message=message) if to == CLIENT:
                 self.replies.append((Address(f"b{i}"), self._opened(message)))
             case Send(to=to, message=message) if to.startswith(CONNECTION):
@@ -159,8 +206,11 @@ class WiredCluster(Cluster):
 
     # --- the wire -------------------------------------------------------------------------------------------------------------
 
-    def _over_the_wire(self, sender: Address, receiver: Address, message: AnyMessage) -> AnyMessage:
-        """A message between brokers as its receiver reads it. A process hands messages to itself as they are."""
+    def _over_the_wire(self, sender: Address, receiver: Address, message: AnyMessage) -> AnyMessage | None:
+        """A message between brokers as its receiver reads it; None if its release does not know the layout.
+
+        A process hands messages to itself as they are.
+        """
         if sender == receiver:
             self.record(sender, "", Send(receiver, message))
             return message
@@ -179,7 +229,7 @@ class WiredCluster(Cluster):
             self.record(sender, f"{type(message).__name__} read otherwise", Send(receiver, read))
         return read
 
-    def _request_over_the_wire(self, sender: Address, receiver: Address, request: NodeRequest) -> NodeRequest:
+    def _request_over_the_wire(self, sender: Address, receiver: Address, request: NodeRequest) -> NodeRequest | None:
         config = self.configs[broker_at(sender)]
         addresses = {BrokerId(i): (each.host, each.port) for i, each in self.configs.items()}
         beside = Sender(ack_timeout_ms=config.request_timeout_ms, addresses=addresses)
@@ -188,9 +238,13 @@ class WiredCluster(Cluster):
         body = frame[_FRAME_LENGTH_BYTES:]
         header, at = read_request_header(body)
         release = self.configs[broker_at(receiver)].release
-        read = read_request(header, body, at, self._topic_of, release)
         self.versions[sender, receiver, request.correlation] = version
         self.record(sender, "", Send(receiver, request), frame)
+        try:
+            read = read_request(header, body, at, self._topic_of, release)
+        except WireError as error:
+            self.record(receiver, "requests that a release does not know", str(error))
+            return None
         again = request_frame(read, version=version, client_id=sender, sender=beside)
         if isinstance(read, LeaderAndIsr | StopReplica) and isinstance(request, LeaderAndIsr | StopReplica):
             read = replace(read, number=request.number)  # the position in a channel, which no layout has
