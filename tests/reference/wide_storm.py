@@ -1,8 +1,8 @@
 """Storms for transcripts: of any protocol, over the wire, and with more that is asked, also what is wrong, late or impossible.
 
 Beside what every storm does: messages of the past arrive once more, connections break, requests to ZooKeeper and flushes take
-time, writes are torn, strangers fetch, a topic has three partitions and a hyphen in its name, administrators write nonsense, and
-programs ask (tests/reference/programs.py).
+time, writes are torn, strangers fetch, a topic has four partitions, and a capital and a hyphen in its name, administrators write
+nonsense, and programs ask (tests/reference/programs.py).
 """
 
 from collections import deque
@@ -84,7 +84,7 @@ from tests.reference.suffering import Cluster
 from tests.reference.test_any_storm import Storm
 from tests.reference.wired import Recorder, WiredCluster
 
-WIDE = "w-x"  # a topic of three partitions
+WIDE = "W-x"  # a topic of four partitions, sometimes more than it has brokers
 MORE = 8  # one step in so many is one of those that only a wide storm has
 _CLIENTS = (Address("c4"), Address("c5"))
 _MISUSES: tuple[Misuse, ...] = ("", "", "", "gap", "behind", "epoch", "stranger")
@@ -353,8 +353,8 @@ class WideStorm(Storm):
         tps = tuple(dict.fromkeys((tp, self._partition())))
         added = TopicPartition(f"{WIDE}-{rng.below(4)}")
         commands: list[Command] = [
-            CreateTopic(id=id_, topic=WIDE, assignment=self._spread(3)),
-            CreateTopic(id=id_, topic=WIDE, assignment=self._spread(3)),
+            CreateTopic(id=id_, topic=WIDE, assignment=self._spread(4)),
+            CreateTopic(id=id_, topic=WIDE, assignment=self._spread(4)),
             DeleteTopic(id=id_, topic=rng.pick([WIDE, "u", "ghost"])),
             AddPartition(id=id_, tp=rng.pick([added, TopicPartition("t-1")]), replicas=self._replicas()),
             RemovePartition(id=id_, tp=rng.pick([added, TopicPartition("t-1")])),
@@ -374,7 +374,7 @@ class WideStorm(Storm):
 
     def _spread(self, partitions: int) -> tuple[tuple[BrokerId, ...], ...]:
         brokers = tuple(BrokerId(i) for i in self.lab.ids)
-        return placed(brokers[self.rng.below(3) :], partitions=partitions, replication_factor=1 + self.rng.below(3))
+        return placed(brokers[self.rng.below(4) :], partitions=partitions, replication_factor=1 + self.rng.below(2))
 
     def _moves(self) -> dict[TopicPartition, Reassignment]:
         """One to three moves at once, of which some say where they come from, rightly or not."""
@@ -425,4 +425,4 @@ class WideStorm(Storm):
                 path = rng.pick([admin_paths.REASSIGN, admin_paths.REASSIGN_EXTRA])
                 lab.ask(Create(path, rng.pick(_NONSENSE)))
             case _ if WIDE not in lab.topics():
-                lab.ask(Create(paths.topic_path(WIDE), paths.topic_payload(self._spread(3))))
+                lab.ask(Create(paths.topic_path(WIDE), paths.topic_payload(self._spread(4))))
