@@ -18,6 +18,10 @@ python -m mutation --clauses N [--after M] [--jobs N] [--within S] [--write]
 python -m mutation --localise N [--seed SEED]
     Says for how many of N red edits the page of the red run names the edited function (mutation/localise.py).
 
+python -m mutation --transcripts [ID ...] [--drawn N --seed SEED] [--jobs N] [--within S]
+    Says for each edit of these clauses, or for the second edits of N drawn ones, whether the transcripts of storms notice it
+    (mutation/transcripts.py).
+
 The exit code is 0 if every row is proved, decided or fits, 1 if one is not, 2 if the arguments or the register are wrong.
 """
 
@@ -30,7 +34,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mutation import clause_gate, localise
+from mutation import clause_gate, localise, transcripts
 from mutation.aims.aim import AimError
 from mutation.aims.reaim import reaimed
 from mutation.aims.shortest import aimed
@@ -40,7 +44,7 @@ from mutation.groups import measure_together
 from mutation.measure import ORDER, ROUNDS, Bench, Gate, in_order, serving
 from mutation.page import result_of, store_results, write_page
 from mutation.prove import prove, to_prove
-from mutation.rows import DRAWN, REGISTER, MutationError, Row, drawn, load, rows, store
+from mutation.rows import DRAWN, REGISTER, MutationError, Row, clauses, drawn, load, rows, store
 from mutation.sample import SIZE, draw
 from mutation.trees import ROOT
 
@@ -82,6 +86,11 @@ def _exit_code(options: argparse.Namespace) -> int:
             _say(line)
         if options.write:
             clause_gate.write(edits, after=options.after)
+    elif options.transcripts:
+        chosen_edits = (
+            transcripts.drawn(options.drawn, options.seed) if options.drawn else transcripts.edits_of(_named(options.ids))
+        )
+        return 1 if transcripts.tell(chosen_edits, jobs=options.jobs, within_s=options.within, say=_say) else 0
     elif options.causes:
         found = measured(options.ids, jobs=options.jobs, say=_say)
         others = held_out(options.held_out, jobs=options.jobs, say=_say) if options.held_out else ()
@@ -94,6 +103,11 @@ def _exit_code(options: argparse.Namespace) -> int:
         chosen = to_prove(options.ids, again=options.again)
         return prove(chosen, jobs=options.jobs, deadline_s=options.deadline, within_s=options.within, check=options.check)
     return 0
+
+
+def _named(ids: Sequence[str]) -> tuple[Row, ...]:
+    """The clauses of these ids; of all clauses if there is none."""
+    return tuple(row for row in clauses() if not ids or {row.id, row.statement} & set(ids))
 
 
 def reaim(folder: Path, root: Path, ids: Sequence[str], *, write: bool) -> int:
@@ -172,7 +186,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--after", type=int, default=0, metavar="M", help="with --clauses: leave out the first M that are drawn")
     parser.add_argument("--clauses", type=int, default=0, metavar="N", help="say how many edits of N clauses judges turn red")
     parser.add_argument("--localise", type=int, default=0, metavar="N", help="say how many of N pages name the edited function")
-    parser.add_argument("--seed", type=int, default=79, metavar="SEED", help="with --localise: of the draw")
+    parser.add_argument("--seed", type=int, default=79, metavar="SEED", help="with --localise, --drawn: of the draw")
+    parser.add_argument(
+        "--transcripts", action="store_true", help="say whether the transcripts of storms notice edits of clauses"
+    )
+    parser.add_argument(
+        "--drawn", type=int, default=0, metavar="N", help="with --transcripts: the second edits of N drawn clauses"
+    )
     parser.add_argument("--reaim", action="store_true", help="say where edits belong that do not fit any more")
     parser.add_argument("--write", action="store_true", help="with --reaim: into the register; with --causes, --clauses: docs")
     parser.add_argument("--aim", nargs=2, type=Path, metavar="FILE", help="the edit that makes the second text of the first file")

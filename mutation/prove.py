@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
@@ -43,13 +43,13 @@ def to_prove(ids: Sequence[str], *, again: bool) -> tuple[Row, ...]:
 
 def red(tree: Path, tests: Sequence[str], plans: Sequence[str], deadline_s: float) -> set[str]:
     """The tests and plans that are red in this tree; tests by id without parameters. Raises TimeoutError at the deadline."""
-    run, out = _run_in(tree, ["pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *tests], deadline_s)
+    run, out = run_in(tree, ["pytest", "-q", "-p", "no:cacheprovider", "--tb=no", *tests], deadline_s)
     names = set(_RED.findall(out))
     if run != 0 and not names:
         names = {SERVES}  # pytest could not even begin
         sys.stderr.write(out)
     for plan in plans if SERVES not in names else ():
-        run, out = _run_in(tree, ["highwater", "run", "--plan", plan, "--protocol", "safe", "--no-store"], deadline_s)
+        run, out = run_in(tree, ["highwater", "run", "--plan", plan, "--protocol", "safe", "--no-store"], deadline_s)
         if run in (ExitCode.INVALID, ExitCode.NOT_LIVE):
             names.add(plan)
         elif run not in (ExitCode.VALID, ExitCode.UNKNOWN):
@@ -57,7 +57,7 @@ def red(tree: Path, tests: Sequence[str], plans: Sequence[str], deadline_s: floa
     return names
 
 
-def _run_in(tree: Path, command: Sequence[str], deadline_s: float) -> tuple[int, str]:
+def run_in(tree: Path, command: Sequence[str], deadline_s: float) -> tuple[int, str]:
     """Run a module in a copy of the tree: exit code and output. Raises TimeoutError at the deadline."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPATH": str(tree)}
     pipe = subprocess.PIPE
@@ -106,8 +106,15 @@ def _verdict_on_edit(tree: Path, row: Row, deadline_s: float) -> str:
     return "proved" if not green else f"survived: {', '.join(green)}"
 
 
-def verdicts(chosen: Sequence[Row], *, jobs: int, deadline_s: float, within_s: float) -> Iterator[tuple[Row, str]]:
-    """Each row with its verdict, as they come."""
+def verdicts(
+    chosen: Sequence[Row],
+    *,
+    jobs: int,
+    deadline_s: float,
+    within_s: float,
+    judge: Callable[[Path, Row, float], str] = verdict,
+) -> Iterator[tuple[Row, str]]:
+    """Each row with its verdict, as they come. `judge` finds it in a tree, within a deadline."""
     end_s = monotonic() + within_s
     stop = Event()
     with ExitStack() as stack:
@@ -117,18 +124,18 @@ def verdicts(chosen: Sequence[Row], *, jobs: int, deadline_s: float, within_s: f
             copy_of_the_tree(tree)
             trees.put(tree)
 
-        def judge(row: Row) -> str:
+        def judge_in_a_tree(row: Row) -> str:
             if stop.is_set() or monotonic() > end_s:
                 return "left out"
             tree = trees.get()
             try:
-                return verdict(tree, row, deadline_s)
+                return judge(tree, row, deadline_s)
             finally:
                 trees.put(tree)
 
         pool = stack.enter_context(ThreadPoolExecutor(jobs))
         stack.callback(stop.set)
-        waiting = {pool.submit(judge, row): row for row in chosen}
+        waiting = {pool.submit(judge_in_a_tree, row): row for row in chosen}
         for done in as_completed(waiting):
             yield waiting[done], done.result()
 

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,12 +57,15 @@ def commit_of(revision: str, *, option: str) -> str:
 
 
 @contextmanager
-def protocol_of(revision: str, *, option: str) -> Iterator[Path]:
-    """A temporary folder with the `reference` of a commit. UsageError if there is none, or it does not fit this harness."""
+def protocol_of(revision: str, *, option: str, packages: Sequence[str] = ("reference",)) -> Iterator[Path]:
+    """A temporary folder with the `reference` of a commit, or with other packages of it.
+
+    UsageError if there is none, or it does not fit this harness.
+    """
     what = f"{option} {revision}"
     commit = commit_of(revision, option=option)
     with temporary_folder("against") as folder:
-        with zipfile.ZipFile(io.BytesIO(_archive(commit, what=what))) as files:
+        with zipfile.ZipFile(io.BytesIO(_archive(commit, *packages, what=what))) as files:
             files.extractall(folder)
         _run_python(folder, "-c", _PROBE, what=what)
         yield folder
@@ -70,13 +73,13 @@ def protocol_of(revision: str, *, option: str) -> Iterator[Path]:
 
 def sources_at(revision: str, *, option: str) -> dict[str, str]:
     """The sources of the modules of `reference` at a commit, by their paths. UsageError if there is no such commit."""
-    with zipfile.ZipFile(io.BytesIO(_archive(revision, what=f"{option} {revision}"))) as files:
+    with zipfile.ZipFile(io.BytesIO(_archive(revision, "reference", what=f"{option} {revision}"))) as files:
         return {name: files.read(name).decode() for name in files.namelist() if name.endswith(".py")}
 
 
-def _archive(revision: str, *, what: str) -> bytes:
-    """`reference` at a commit, as a zip file."""
-    return _git("archive", "--format=zip", revision, "reference", what=what)
+def _archive(revision: str, *packages: str, what: str) -> bytes:
+    """Packages at a commit, as a zip file."""
+    return _git("archive", "--format=zip", revision, *packages, what=what)
 
 
 def environment(folder: Path | None) -> dict[str, str]:

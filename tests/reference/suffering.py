@@ -110,8 +110,8 @@ class Cluster(Lab):
     def reconnect(self, i: int) -> None:
         """Reconnect a broker to ZooKeeper. Deliver the events that it missed, and the end of its session if that expired."""
         self.cut_off_from_zk.discard(i)
-        for event in self.missed_events.pop(i):
-            self.handle_event(i, event)
+        # All at once: an answer to a request that the broker sends now comes after them, as in any session.
+        self.events.extend((i, event) for event in self.missed_events.pop(i))
         over = i in self.nodes and not self.zk.touch(self.sessions[i], now_ms=0)
         self.handle_event(i, ZkState("expired") if over else ZkState("connected", self.sessions[i]))
 

@@ -55,11 +55,15 @@ class Storm:
         self.rng = Rng(seed)
         self.protocol = protocol
         self.spread = self.rng.pick([150, 300, 800])  # with a smaller number, faults and requests are drawn more often
-        self.lab = Cluster(self.rng.fork("cluster"), protocol, dirs, speaks)
+        self.lab = self.cluster(self.rng.fork("cluster"), dirs, speaks)
         self.produced = 0  # the last correlation of a client
         self.retried: dict[tuple[TopicId, TopicPartition], Produce] = {}  # the last batch of an idempotent producer
         self.wounded: int | None = None
         self.log: list[str] = []
+
+    def cluster(self, rng: Rng, dirs: int, speaks: Protocol) -> Cluster:
+        """The cluster of the run."""
+        return Cluster(rng, self.protocol, dirs, speaks)
 
     def say(self, text: str) -> None:
         self.log.append(text)
@@ -253,8 +257,8 @@ class Storm:
 
     # --- healing ---
 
-    def heal(self) -> list[str]:
-        """End all faults and start every broker. Returns what is still wrong after at most 40 rounds of 2 s."""
+    def heal(self, rounds: int = 40) -> list[str]:
+        """End all faults and start every broker. Returns what is still wrong after at most so many rounds of 2 s."""
         lab = self.lab
         for i in lab.ids:
             for directory in lab.disks[i].dirs:
@@ -266,7 +270,7 @@ class Storm:
                 lab.crash(i)
         lab.ask(Delete(admin_paths.REASSIGN_CANCEL))
         wrong: list[str] = []
-        for _ in range(40):
+        for _ in range(rounds):
             for i in lab.ids:
                 if i not in lab.nodes:
                     lab.start(i)

@@ -27,8 +27,10 @@ from reference.coordination.api import (
     SetData,
     Written,
 )
+from reference.effects import Effect, Note, Send, WriteCheckpoint, ZkRequest
+from reference.events import Event
 from reference.messages import AnyMessage, Batch, IsrChange, IsrMember, MetadataHeartbeat
-from reference.sealed import in_the_clear
+from reference.sealed import count, in_the_clear
 from reference.types import Incarnation
 
 Registrations = dict[Incarnation, str]  # czxid -> "3#2"
@@ -85,7 +87,8 @@ def _word(name: str, value: object, registrations: Registrations) -> str:
             registration = registrations.get(incarnation, "#1")
             return str(broker) if registration.endswith("#1") else registration
         case Batch(base_offset=offset, leader_epoch=epoch, values=values):
-            return f"{offset}:{','.join(in_the_clear(values))}@{epoch}"
+            words = f"{count(values)} sealed" if isinstance(values, bytes) else ",".join(in_the_clear(values))
+            return f"{offset}:{words}@{epoch}"
         case Struct():
             return fields_in_words(value, registrations, skip=_REPEATED if name in ("states", "state") else frozenset())
         case tuple() if name == "errors":
@@ -94,8 +97,25 @@ def _word(name: str, value: object, registrations: Registrations) -> str:
             apart = f"\n{' ' * 11}" if name in _ROWS else ","
             words = apart.join(_word(name, item, registrations) for item in value) or "-"
             return f"{apart}{words}" if name in _ROWS and len(value) > 1 else words
+        case bytes():
+            return f"{count(value)} sealed"
         case _:
             return str(value)
+
+
+def effect_in_words(effect: Effect | Event, registrations: Registrations) -> str:
+    """An effect or an event: a message with its receiver, operations of ZooKeeper, or the kind and its fields."""
+    match effect:
+        case Send(to=to, message=message):
+            return f"-> {to} {message_in_words(message, registrations)}"
+        case ZkRequest(ops=ops, atomic=atomic):
+            return f"{'at once: ' if atomic else ''}{', '.join(_op_in_words(op, registrations) for op in ops)}"
+        case WriteCheckpoint(entries=entries):
+            return " ".join(["checkpoint", *(f"{tp}:{hw}" for tp, hw in entries)])
+        case Note():
+            return fields_in_words(effect, registrations)
+        case _:
+            return f"{type(effect).__name__} {fields_in_words(effect, registrations)}".rstrip()
 
 
 def content_in_words(path: str, data: bytes, registrations: Registrations) -> str:
@@ -109,9 +129,14 @@ def content_in_words(path: str, data: bytes, registrations: Registrations) -> st
 
 def exchange_in_words(op: AnyOp, answer: AnyAnswer, registrations: Registrations) -> str:
     """An operation on ZooKeeper and its answer: `= ` what was read, `-> ` the version written, `! ` an error."""
+    return _op_in_words(op, registrations, answer)
+
+
+def _op_in_words(op: AnyOp, registrations: Registrations, answer: AnyAnswer | None = None) -> str:
     content = f" {content_in_words(op.path, op.data, registrations)}".rstrip() if isinstance(op, Create | SetData) else ""
     depends = f" v{op.version}" if isinstance(op, SetData | Check) and op.version >= 0 else ""
-    return f"{_VERBS[type(op)]} {op.path}{depends}{_answer(op, answer, registrations)}{content}"
+    answered = "" if answer is None else _answer(op, answer, registrations)
+    return f"{_VERBS[type(op)]} {op.path}{depends}{answered}{content}"
 
 
 def _answer(op: AnyOp, answer: AnyAnswer, registrations: Registrations) -> str:
