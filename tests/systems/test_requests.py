@@ -58,6 +58,16 @@ def test_late_end_is_refused_in_the_second_version(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.systems_all
+def test_coordinator_that_is_cut_off_breaks_exactly_once(tmp_path: Path) -> None:
+    """It tells the positions of before the cut, and its successor takes what is committed by them (docs/found.md)."""
+    need_client("4.1.0")
+    code, summary = last_run("coordinator-cut-off", "4.1.0", tmp_path, loses=True)
+
+    assert (code, summary["verdict"]) == (10, "INVALID")
+    assert {anomaly["kind"] for anomaly in summary["anomalies"]} == {"doubled-result"}
+
+
+@pytest.mark.systems_all
 @pytest.mark.parametrize(
     "name", ["add-partitions-late", "init-producer-id-late", "produce-late", "offset-commit-late", "txn-offset-commit-late"]
 )
