@@ -118,7 +118,7 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     if excuse is not None:
         unchecked.append(f"{NAME}: {excuse}: missing and doubled results were not judged")
     else:
-        anomalies += [*_results_at_one_place(run), *_results_doubled(run)]
+        anomalies += [*_results_at_one_place(run), *_results_doubled(run, explained)]
         if not run.finals or run.unreadable:
             unchecked.append(f"{NAME}: no final reader told all results to their end: missing ones were not judged")
         else:
@@ -211,14 +211,16 @@ def _results_at_one_place(run: _Run) -> Iterator[Anomaly]:
             yield _anomaly(INCONSISTENT_OFFSETS.name, place[0], (other_row, row), words)
 
 
-def _results_doubled(run: _Run) -> Iterator[Anomaly]:
-    """Results that can be read at two places."""
+def _results_doubled(run: _Run, explained: dict[tuple[_Place, str], _Explained]) -> Iterator[Anomaly]:
+    """Results that can be read at two places; the witnesses are the transactions that sent them there, where they are known."""
     first: dict[str, tuple[_Place, int]] = {}
     for (place, result), row in sorted(run.read.items()):
-        first_place = first.setdefault(result, (place, row))
-        if first_place[0] != place:
-            words = f"{result} is committed at {_at(first_place[0])} and at {_at(place)}: its record was processed twice"
-            yield _anomaly("doubled-result", place[0], (first_place[1], row), words)
+        by = explained[(place, result)].by
+        told = by[0].ended if len(by) == 1 else row
+        first_place, first_told = first.setdefault(result, (place, told))
+        if first_place != place:
+            words = f"{result} is committed at {_at(first_place)} and at {_at(place)}: its record was processed twice"
+            yield _anomaly("doubled-result", place[0], (first_told, told), words)
 
 
 def _results_unexplained(run: _Run, explained: dict[tuple[_Place, str], _Explained]) -> Iterator[Anomaly]:

@@ -152,6 +152,16 @@ def test_result_sent_again_after_a_failure_is_one_result() -> None:
     assert sorted(kinds(*twice, read(A, sent_again))) == ["aborted-result", "doubled-result"]
 
 
+def test_doubled_result_names_the_transactions_that_sent_it() -> None:
+    """Who reads a red run wants to know when its record was processed, not when somebody read the results."""
+    sent_again = '[5,"t-0@0=a"]'
+    twice = (processed("ok", A, B, position=2), processed("ok", sent_again, position=1), read(A, B, sent_again))
+    history = history_of(*PRODUCED, *twice)
+    (anomaly,) = judge(history, (CHECKER,)).anomalies
+
+    assert [row.f for row in history.operations if row.index in anomaly.witness] == ["process", "process"]
+
+
 def test_answer_that_is_missing_explains_any_result() -> None:
     assert kinds("info process", read(A)) == []
 
