@@ -4,7 +4,7 @@ What may have happened, and what no choice of that explains: a transaction of un
 of SES-3 goes through the choices that agree with what readers were told, and accuses only what is wrong under every one of them.
 """
 
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import NamedTuple
 
 from history.op import OpType
@@ -32,6 +32,7 @@ from proof.session_rows import (
 class _Transaction(NamedTuple):
     """A call that processed records: its results (partition, offset or None, value) and what it committed with them."""
 
+    process: int
     asked: int
     answered: int
     outcome: OpType | None
@@ -61,6 +62,7 @@ def _transactions(operations: Operations) -> list[_Transaction]:
         told = told_by(call)
         found.append(
             _Transaction(
+                process=process_of(call),
                 asked=asked_at(call),
                 answered=answered_at(call),
                 outcome=call.answer[0].type if call.answer else None,
@@ -93,10 +95,18 @@ def exactly_once(case: Case) -> set[str]:
             kinds.add("inconsistent-offsets")
         if not is_one_place and one.value == other.value:
             kinds.add("doubled-result")
+    if any(_is_behind(later, earlier) for earlier, later in permutations(transactions, 2)):
+        kinds.add("resumed-behind")
     if not finals:
         return kinds | {UNJUDGED}
     found = [_missing(case, transactions, reads, final) for final in finals]
     return kinds.union(*found)
+
+
+def _is_behind(later: _Transaction, earlier: _Transaction) -> bool:
+    """Whether the member of a commit that it was told of is given a record below that commit's position afterwards (SES-2)."""
+    is_known = earlier.outcome is OpType.OK and earlier.process == later.process and earlier.answered < later.asked
+    return is_known and any(record.key == key and record.offset < at for key, at in earlier.positions for record in later.records)
 
 
 def _is_of_a_record(operations: Operations, read: Read) -> bool:

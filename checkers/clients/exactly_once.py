@@ -15,11 +15,13 @@ What is judged (docs/promise.md SES-3):
   end (`lost-result`).
 * A record below a position that certainly was committed has a result (`unprocessed-record`): it was acknowledged under acks=all,
   or a member polled it.
+* A member that was told that a position is committed is given no record below it again (`resumed-behind`, SES-2): it asks for
+  the position after each failure, and gets an old one from a coordinator that does not know that it is none any more.
 
 A transaction of unknown outcome explains a result that is read. It promises none, unless a result was read that nobody else can
 have sent: then it committed. A member that never answered may have sent a result of any record: beside one, only a result at the
 very offset at which a failed transaction placed it is accused, or one of a record that nobody produced. What is
-missing is judged once a final reader came to the end of all results; neither that nor what is doubled is judged if lost bytes
+missing is judged once a final reader came to the end of all results; neither that nor what comes twice is judged if lost bytes
 excuse it (`checkers.clients.excuses`). The run is not live if no reader came to the end, or if the group did not pass the
 acknowledged records.
 
@@ -39,6 +41,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from checkers.clients.excuses import WOUNDS, excuse_of_sessions
+from checkers.clients.group_delivery import RESUMED_BEHIND
 from checkers.clients.told import CommittedRead, Placed, Polled, Readers, Unreadable, is_acknowledged, partition_keys
 from checkers.durability.offset_agreement import INCONSISTENT_OFFSETS
 from checkers.engine.anomalies import NO_TRANSACTIONS, Harm, Kind
@@ -70,6 +73,7 @@ class _Answer(Struct, forbid_unknown_fields=True):
 class _Process(NamedTuple):
     """One `process` of a member that answered."""
 
+    member: int
     type: str  # ok | fail | info
     asked: int  # the rows of its invocation and completion
     ended: int
@@ -116,9 +120,9 @@ def check(operations: Operations, events: Events, facts: Facts, cuts: tuple[Cut,
     unchecked = [*run.unreadable]
     excuse = excuse_of_sessions(events, facts, cuts)
     if excuse is not None:
-        unchecked.append(f"{NAME}: {excuse}: missing and doubled results were not judged")
+        unchecked.append(f"{NAME}: {excuse}: what is missing or comes twice was not judged")
     else:
-        anomalies += [*_results_at_one_place(run), *_results_doubled(run, explained)]
+        anomalies += [*_results_at_one_place(run), *_results_doubled(run, explained), *_members_behind(run)]
         if not run.finals or run.unreadable:
             unchecked.append(f"{NAME}: no final reader told all results to their end: missing ones were not judged")
         else:
@@ -151,7 +155,7 @@ def _facts_of_run(operations: Operations, facts: Facts) -> _Run:
         elif call.f == "process":
             answer = values.answer(call, _Answer)
             if answer is not None:
-                run.processes.append(_Process(call.type, call.invoked, call.ended, answer))
+                run.processes.append(_Process(call.process, call.type, call.invoked, call.ended, answer))
             elif call.type != "fail" or call.rows[0].value is not None:
                 silent = min(silent, call.invoked)
         elif call.type == "ok" and (read := values.answer(call, CommittedRead)) is not None:
@@ -221,6 +225,20 @@ def _results_doubled(run: _Run, explained: dict[tuple[_Place, str], _Explained])
         if first_place != place:
             words = f"{result} is committed at {_at(first_place)} and at {_at(place)}: its record was processed twice"
             yield _anomaly("doubled-result", place[0], (first_told, told), words)
+
+
+def _members_behind(run: _Run) -> Iterator[Anomaly]:
+    """Members that are given records again which are below a position that they were told was committed."""
+    told: dict[tuple[int, str], tuple[int, int]] = {}  # by member and partition: the position, and the row of the commit
+    for process in sorted(run.processes, key=lambda process: process.asked):
+        for key, polled in process.answer.records.items():
+            position, row = told.get((process.member, key), (0, 0))
+            first = min((offset for offset, _ in polled), default=position)
+            if first < position:
+                words = f"a member had committed {position} of {key}, and was then given offset {first} again"
+                yield _anomaly(RESUMED_BEHIND.name, key, (row, process.ended), words)
+        if process.type == "ok":
+            told |= {(process.member, key): (position, process.ended) for key, position in process.answer.positions.items()}
 
 
 def _results_unexplained(run: _Run, explained: dict[tuple[_Place, str], _Explained]) -> Iterator[Anomaly]:
@@ -324,6 +342,7 @@ CHECKER = Checker(
         Kind("aborted-result", Harm.FALSE_READ, 55, unshown=NO_TRANSACTIONS),
         Kind("phantom-result", Harm.FALSE_READ, 135, unshown=NO_TRANSACTIONS),
         Kind("doubled-result", Harm.DISORDER, 5, unshown=NO_TRANSACTIONS),
+        RESUMED_BEHIND,
     ),
     group_by=WHOLE_RUN,
     operations=("process", "read-committed", "produce"),

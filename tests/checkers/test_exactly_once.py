@@ -117,9 +117,14 @@ LATE = "time_ns=3600000000000"  # of a final read
 A, B = '[0,"t-0@0=a"]', '[1,"t-0@1=b"]'
 
 
-def processed(outcome: str, *placed: str, position: int) -> str:
+def processed(outcome: str, *placed: str, position: int, client: int = 0) -> str:
     answer = f'{{"group":"g","results":{{"out-0":[{",".join(placed)}]}},"positions":{{"t-0":{position}}}}}'
-    return f"{outcome} process value={answer}"
+    return f"{outcome} process process={client} value={answer}"
+
+
+def polled(outcome: str, offset: int, value: str, *, client: int = 0) -> str:
+    answer = f'{{"group":"g","records":{{"t-0":[[{offset},"{value}"]]}}}}'
+    return f"{outcome} process process={client} value={answer}"
 
 
 def read(*placed: str) -> str:
@@ -160,6 +165,22 @@ def test_doubled_result_names_the_transactions_that_sent_it() -> None:
     (anomaly,) = judge(history, (CHECKER,)).anomalies
 
     assert [row.f for row in history.operations if row.index in anomaly.witness] == ["process", "process"]
+
+
+def test_member_is_given_nothing_below_its_commit_again() -> None:
+    """SES-2: an old coordinator told the position of before the commit. That the transaction then fails excuses nothing."""
+    again = polled("fail", 1, "b")
+
+    assert kinds(processed("ok", A, B, position=2), again, read(A, B)) == ["resumed-behind"]
+    assert kinds(processed("ok", A, position=1), again, read(A)) == []
+    assert kinds(processed("info", A, B, position=2), again, read(A, B)) == []
+
+
+def test_another_member_may_be_given_the_records_again() -> None:
+    """It had polled them before they were taken from it, and what it commits is refused."""
+    zombie = polled("fail", 1, "b", client=7)
+
+    assert kinds(processed("ok", A, B, position=2), zombie, read(A, B)) == []
 
 
 def test_answer_that_is_missing_explains_any_result() -> None:

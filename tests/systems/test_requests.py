@@ -64,7 +64,7 @@ def test_coordinator_that_is_cut_off_breaks_exactly_once(tmp_path: Path) -> None
     code, summary = last_run("coordinator-cut-off", "4.1.0", tmp_path, loses=True)
 
     assert (code, summary["verdict"]) == (10, "INVALID")
-    assert {anomaly["kind"] for anomaly in summary["anomalies"]} == {"doubled-result"}
+    assert {anomaly["kind"] for anomaly in summary["anomalies"]} == {"doubled-result", "resumed-behind"}
 
 
 @pytest.mark.systems_all
