@@ -9,9 +9,10 @@ python -m tests.reference.transcripts --show PROTOCOL SEED [--against REV]
     Prints a transcript, a line for each thing done: the step of the storm, who did it, and what. With `--against` only where it
     first differs from the one of a commit, of which `reference`, `server` and `highwater` are taken.
 
-A storm is deterministic, so its transcript changes only if the code does; what is moved or renamed changes nothing. Nothing
-is judged: a protocol that loses records has a transcript, too. After its first difference a storm takes another course, so
-`--against` tells more than the number of kinds that differ.
+A storm is deterministic, so its transcript changes only if the code does. Functions that are moved, renamed or written otherwise
+change nothing; another name of a message, an effect or one of their fields changes the digests. Nothing is judged: a protocol
+that loses records has a transcript, too. After its first difference a storm takes another course, so `--against` tells more than
+the number of kinds that differ.
 
 The file has a table for each family of storms, with a column for each storm. A row is of one kind of what processes do: how
 often, and a digest of the data in order. The row `everything` is of all kinds in their order.
