@@ -61,6 +61,10 @@ class Rule(Struct, frozen=True, kw_only=True):
     text: str
 
 
+OF_EVERY_CLAUSE = "reference/test_transcripts.test_storms_do_what_was_accepted"
+"""A test that is evidence of every clause at once, and cites none: docs/requirements.md says it at its head."""
+
+
 class Clause(Struct, frozen=True, kw_only=True):
     """A clause of a statement: its text, the file that its mutation changes, the tests that catch it, and its status."""
 

@@ -74,7 +74,8 @@ def _say_in_full(row: trace.Row) -> None:
     say(f"  status    {row.status}")
     checkers = tuple(place for place in row.code if place.startswith("checkers/"))
     others = tuple(place for place in row.code if place not in checkers)
-    for words, places in (("checked", checkers), ("code", others), ("tests", row.tests)):
+    tests = (*row.tests, *((trace.OF_EVERY_CLAUSE,) if row.clauses else ()))
+    for words, places in (("checked", checkers), ("code", others), ("tests", tests)):
         for place in places:
             say(f"  {words:<8}  {place}")
     for clause in row.clauses:

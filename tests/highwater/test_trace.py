@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from highwater.catalogue import trace
 from highwater.catalogue.trace import Cited
 from highwater.cli.main import run_command_line
+from tests.tidy.sources import ROOT
 
 
 def output_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -35,6 +36,15 @@ def test_protocol_prints_one_statement_in_full(capsys: pytest.CaptureFixture[str
 
     assert "reference/replica/isr.maybe_shrink" in text
     assert "test_v3_follower_many_records_behind_leaves_the_isr" in text
+
+
+def test_statement_names_the_evidence_of_every_clause(capsys: pytest.CaptureFixture[str]) -> None:
+    """It stands in no row of the register, and a reader of one statement must not miss it. It is there."""
+    file, _, name = trace.OF_EVERY_CLAUSE.partition(".")
+
+    assert f"  tests     {trace.OF_EVERY_CLAUSE}\n" in output_of(capsys, "R-057")
+    assert f"def {name}(" in (ROOT / "tests" / f"{file}.py").read_text()
+    assert trace.OF_EVERY_CLAUSE not in output_of(capsys, "DUR-3")
 
 
 def test_rule_of_the_promise_is_printed_with_its_checkers(capsys: pytest.CaptureFixture[str]) -> None:
