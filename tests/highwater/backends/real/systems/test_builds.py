@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from highwater.backends.real.systems.kafka import builds, jars
-from highwater.backends.real.systems.kafka.node import KafkaNode
+from highwater.backends.real.systems.kafka.jvm import JvmNode
 from highwater.backends.real.systems.kafka.releases import release_named
 from highwater.backends.real.systems.kafka.system import Kafka
 from highwater.backends.real.systems.registry import Akin, akin, system_for
@@ -137,11 +137,11 @@ def test_plan_of_another_build_is_refused(cache: Path, tmp_path: Path) -> None:
 
 
 def test_build_that_changes_during_the_run_is_a_failure(cache: Path, tmp_path: Path) -> None:
-    """A broker that is started again would run other code than the rest."""
+    """A broker or controller that is started again would run other code than the rest."""
     import asyncio
 
     folder = build(tmp_path / "own")
-    node = object.__new__(KafkaNode)
+    node = object.__new__(JvmNode)
     node._release = release_named("4.1.0")
     node._builds = {"4.1.0": builds.build_at(folder)}
     jar(folder / "kafka-clients.jar", "another.class")
