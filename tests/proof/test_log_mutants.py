@@ -219,6 +219,10 @@ def transaction_seen_in_part_promises_nothing(patch: Patch) -> None:
     patch.setattr(exactly_once, "_committed", lambda run, _: was(run, {}))
 
 
+def members_forget_what_they_committed(patch: Patch) -> None:
+    patch.setattr(exactly_once, "_members_behind", lambda run: ())
+
+
 def later_transactions_explain_a_result(patch: Patch) -> None:
     patch.setattr(exactly_once, "_asked_before", lambda row, processes: tuple(processes))
 
@@ -283,6 +287,7 @@ MISTAKES: list[tuple[Callable[[Patch], None], str, str]] = [
     (leaders_tell_the_isr_that_they_wrote, "ends", "convergence"),
     (stray_logs_are_ignored, "ends", "convergence"),
     (transaction_seen_in_part_promises_nothing, "processed", "exactly-once"),
+    (members_forget_what_they_committed, "processed", "exactly-once"),
     (later_transactions_explain_a_result, "processed", "exactly-once"),
     (commit_under_way_is_a_zombies, "takeovers", "zombies"),
     (rejection_is_not_final, "sharing", "share-groups"),
@@ -299,7 +304,7 @@ def test_planted_mistake_in_a_log_checker_is_found(
 ) -> None:
     """No other checker disagrees. Rare mistakes need more histories."""
     mistake(monkeypatch)
-    for count in (300, 2_000):
+    for count in (300, 2_000, 10_000):
         found = {tally.name for tally in logs.prove(property_name, count) if tally.wrong}
         if found:
             break
