@@ -121,6 +121,7 @@ def test_controllers_roll_each_once_and_act_when_they_run_again() -> None:
         for number in range(4):
             await faults.do(_window(fault, f"f{number}"), fault)
             await proving.settle()
+            assert sum(faults.keeps_down(cast(Life, server)) for server in servers) == (number < len(servers))
             before.append(len(acted))
             await faults.undo(_window(fault, f"f{number}"), fault)
             await proving.settle()
