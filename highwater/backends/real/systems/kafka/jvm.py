@@ -9,12 +9,15 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from highwater.backends.real.node.plain import ONE_DIR, PlainNode, Prepared, Shape
 from highwater.backends.real.node.runner import Launch, Runner
 from highwater.backends.real.site import Probe, Proof
 from highwater.backends.real.systems.kafka import builds, jars, settings
 from highwater.backends.real.systems.kafka.releases import Release, protocol_of
 from highwater.errors import HarnessError
+from highwater.plans.plan import Plan
 from highwater.rig.versions import Versions
 from reference.types import Address
 
@@ -22,6 +25,14 @@ from reference.types import Address
 _FATAL = re.compile(r"\] FATAL |Fatal error|Exiting Kafka|Shutdown broker because|^Exception in thread|^Error: ")
 
 _SAYS = re.compile(r"\bKafka version ?: (\S+)")  # with a space up to 2.0
+
+
+class Shared(Struct, frozen=True, kw_only=True):
+    """What the nodes of a run share: its plan, its releases, and the jars of each by its version."""
+
+    plan: Plan
+    versions: Versions[Release]
+    builds: Mapping[str, jars.Build]
 
 
 class JvmNode(PlainNode):
@@ -33,19 +44,19 @@ class JvmNode(PlainNode):
         address: Address,
         runner: Runner,
         launch: Callable[[Prepared], Launch],
+        shared: Shared,
         *,
-        versions: Versions[Release],
         first: Release,
-        builds: Mapping[str, jars.Build],
         shape: Shape = ONE_DIR,
     ) -> None:
-        """`first` is what it is at its first start, `builds` has the jars of each release of the run by its version."""
+        """`first` is what it is at its first start."""
         super().__init__(folder, address, runner, launch, shape=shape)
-        self._versions = versions
+        self._plan = shared.plan
+        self._versions = shared.versions
         self._release = first
         self._rolled = False
-        self._builds = builds
-        self._jars = {version: runner.reads(build.folder) for version, build in builds.items()}
+        self._builds = shared.builds
+        self._jars = {version: runner.reads(build.folder) for version, build in shared.builds.items()}
         self._began: list[int] = []  # where the output of each life begins, in bytes
 
     async def start(self) -> Probe:

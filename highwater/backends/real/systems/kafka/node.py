@@ -2,22 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-from msgspec import Struct
 
 from highwater.backends.real.means import means_of
 from highwater.backends.real.node.plain import Prepared, Shape
 from highwater.backends.real.node.runner import Launch, Runner
 from highwater.backends.real.site import Probe
-from highwater.backends.real.systems.kafka import jars, jvm, power, segments, settings
+from highwater.backends.real.systems.kafka import jvm, power, segments, settings
 from highwater.backends.real.systems.kafka.log_lines import notes_of
-from highwater.backends.real.systems.kafka.releases import Release, protocol_of
+from highwater.backends.real.systems.kafka.releases import protocol_of
 from highwater.backends.real.systems.port import Wiring
 from highwater.errors import HarnessError
 from highwater.plans.plan import Plan
-from highwater.rig.versions import Versions
 from nemesis import faults
 from nemesis.faults import Roll
 from reference.events import DirImage
@@ -29,22 +26,12 @@ _META = "meta.properties"  # in each log directory
 SESSION_SLACK_S = 1.0  # after its timeout, until ZooKeeper has ended the session of a broker that was killed
 
 
-class Broker(Struct, frozen=True, kw_only=True):
-    """One broker of a plan: its addresses, the releases of the run, and the jars of each by its version."""
-
-    wiring: Wiring
-    plan: Plan
-    versions: Versions[Release]
-    builds: Mapping[str, jars.Build]
-
-
 class KafkaNode(jvm.JvmNode):
     """One Kafka broker through all its restarts. Its log says when it truncated and led."""
 
-    def __init__(self, folder: Path, runner: Runner, broker: Broker) -> None:
-        plan, wiring = broker.plan, broker.wiring
-        self._plan, self._wiring = plan, wiring
-        self._final = not broker.versions.mixed  # whether it speaks its own release's protocol
+    def __init__(self, folder: Path, runner: Runner, wiring: Wiring, shared: jvm.Shared) -> None:
+        plan, self._wiring = shared.plan, wiring
+        self._final = not shared.versions.mixed  # whether it speaks its own release's protocol
         self._needs = means_of(plan)
         self._ended = (0, 0.0)  # the life that the harness ended last, and when
         super().__init__(
@@ -52,9 +39,8 @@ class KafkaNode(jvm.JvmNode):
             broker_address(wiring.broker),
             runner,
             self._launch_of_jvm,
-            versions=broker.versions,
-            first=broker.versions.first(wiring.broker),
-            builds=broker.builds,
+            shared,
+            first=shared.versions.first(wiring.broker),
             shape=Shape(dirs=plan.cluster.log_dirs, needs=self._needs),
         )
         self._flushes = power.FlushRecord(self._folder, self.log_dirs) if _loses_power(plan) else None

@@ -15,8 +15,9 @@ from highwater.backends.real.node.runner import Runner
 from highwater.backends.real.site import HostPort, Node
 from highwater.backends.real.systems.kafka import builds, jars, metadata_log, power, settings
 from highwater.backends.real.systems.kafka.administration import administrators_of, unadministrable
-from highwater.backends.real.systems.kafka.controller import Controller, ControllerNode
-from highwater.backends.real.systems.kafka.node import Broker, KafkaNode
+from highwater.backends.real.systems.kafka.controller import ControllerNode
+from highwater.backends.real.systems.kafka.jvm import Shared
+from highwater.backends.real.systems.kafka.node import KafkaNode
 from highwater.backends.real.systems.kafka.quorum import QuorumCluster
 from highwater.backends.real.systems.kafka.releases import Release, release_named
 from highwater.backends.real.systems.kafka.versions import unfit, versions_of
@@ -199,7 +200,10 @@ class Kafka:
 
     def node(self, folder: Path, wiring: Wiring, runner: Runner) -> KafkaNode:
         """Prepare a broker in a folder of its own below `folder`."""
-        return KafkaNode(folder, runner, Broker(wiring=wiring, plan=self._plan, versions=self._versions, builds=self._builds()))
+        return KafkaNode(folder, runner, wiring, self._shared())
+
+    def _shared(self) -> Shared:
+        return Shared(plan=self._plan, versions=self._versions, builds=self._builds())
 
     def cluster(self, zookeeper: str, brokers: Mapping[Address, HostPort]) -> Cluster:
         """The running cluster, through its ZooKeeper or its brokers."""
@@ -209,8 +213,7 @@ class Kafka:
 
     def controller(self, folder: Path, wiring: ControllerWiring, runner: Runner) -> ControllerNode:
         """Prepare a controller apart from the brokers."""
-        controller = Controller(wiring=wiring, plan=self._plan, versions=self._versions, builds=self._builds())
-        return ControllerNode(folder, runner, controller)
+        return ControllerNode(folder, runner, wiring, self._shared())
 
     def commits(self, controllers: Iterable[Node]) -> list[AnyCommit]:
         """What the metadata log of a cluster with KRaft says, as commits to ZooKeeper; all controllers must be down."""
