@@ -98,7 +98,7 @@ def test_reference_refuses_share_groups() -> None:
     ("client", "message"),
     [
         (UNSET, "the workload 'share-groups' needs the Java client: --client java:4.2.0"),
-        ("java:4.1.0", "client java:4.1.0 has no share consumer that is stable (KIP-932): 4.2.0 and later have"),
+        ("java:4.1.0", "client java:4.1.0 has no share consumer that is stable (KIP-932): java:4.2.0 and later have"),
     ],
 )
 def test_client_without_share_consumer_is_refused(client: str | UnsetType, message: str) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from highwater.backends.real.systems.kafka import jars
 from highwater.backends.real.systems.kafka.releases import number_of, release_named
 from highwater.errors import HarnessError, UsageError
+from workloads.registry import SHARE_GROUPS
 
 NAME = "java"
 FIRST = (2, 5)  # its producers commit with the generation of a group (KIP-447)
@@ -33,23 +34,33 @@ def release_of(version: str) -> str:
     return release.jars
 
 
-def has_shares(version: str) -> bool:
+def check(version: str) -> None:
+    """Raise UsageError if there is no client of this version that can be asked."""
+    release_of(version)
+
+
+def lacks(version: str) -> tuple[str, ...]:
+    """The workloads that the client of this version does not perform."""
+    return () if _has_shares(version) else (SHARE_GROUPS,)
+
+
+def _has_shares(version: str) -> bool:
     """Whether the Java client of this version has a share consumer that is stable."""
     return number_of(release_named(version)) >= number_of(release_named(SHARES_SINCE))
 
 
 def missing(version: str) -> str | None:
     """What this machine lacks to run the Java client of this version, in a sentence; None if nothing."""
-    lacks = jars.missing(release_named(release_of(version)))
-    if lacks is None and shutil.which("javac") is None:
-        lacks = "it is compiled here, and there is no javac on the PATH (Debian, Ubuntu: apt install default-jdk-headless)"
-    return None if lacks is None else f"client {NAME}:{version}: {lacks}"
+    lacked = jars.missing(release_named(release_of(version)))
+    if lacked is None and shutil.which("javac") is None:
+        lacked = "it is compiled here, and there is no javac on the PATH (Debian, Ubuntu: apt install default-jdk-headless)"
+    return None if lacked is None else f"client {NAME}:{version}: {lacked}"
 
 
 def command(version: str) -> list[str]:
     """The command line of the process that performs calls with this client. HarnessError if it cannot be compiled."""
     folder = jars.folder_of(release_named(release_of(version)))
-    classes = _compile_worker(folder, shares=has_shares(version))
+    classes = _compile_worker(folder, shares=_has_shares(version))
     return ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", f"{classes}:{folder}/*", "Worker"]
 
 

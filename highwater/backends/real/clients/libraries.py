@@ -1,6 +1,8 @@
 """The client library that a plan names: librdkafka, or one whose calls another process performs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import Protocol
 
 from msgspec import UNSET
 
@@ -15,36 +17,71 @@ from history.errors import unknown
 from reference.types import Address
 from workloads.registry import COMPACTED, OF_SESSIONS, SHARE_GROUPS
 
-LIBRARIES = (java.NAME,)  # beside librdkafka, which a plan does not name
-WORKLOADS = ("produce-consume", "admin-storm", "create-delete", *OF_SESSIONS, COMPACTED)  # that they perform
+WORKLOADS = ("produce-consume", "admin-storm", "create-delete", *OF_SESSIONS, COMPACTED)  # in the order of sentences
+
+
+class Library(Protocol):
+    """A client library whose calls a process beside the harness performs; a plan names it NAME:VERSION. A module is one."""
+
+    @property
+    def NAME(self) -> str:  # noqa: N802 (a constant of the module)
+        """As a plan names it."""
+
+    def check(self, version: str) -> None:
+        """Raise UsageError if this version of the library cannot be asked for."""
+
+    def lacks(self, version: str) -> Collection[str]:
+        """The workloads of WORKLOADS that this version does not perform."""
+
+    def missing(self, version: str) -> str | None:
+        """What this machine lacks to run it, in a sentence; None if nothing."""
+
+    def command(self, version: str) -> Sequence[str]:
+        """The command line of the process, which speaks as piped.py says. HarnessError if it cannot be made. May take minutes."""
+
+
+LIBRARIES: Mapping[str, Library] = {library.NAME: library for library in (java,)}  # beside librdkafka, which a plan does not name
 
 
 def refusal(plan: Plan) -> str | None:
     """Why the client library of the plan can perform it nowhere, in a sentence; None if it can. UsageError for an unknown one."""
-    named = plan.workload.client
-    shares = plan.workload.name == SHARE_GROUPS
+    named, workload = plan.workload.client, plan.workload.name
     if named is UNSET:
-        return (
-            f"the workload {SHARE_GROUPS!r} needs the Java client: --client {java.NAME}:{java.SHARES_SINCE}" if shares else None
-        )
-    name, _, version = named.partition(":")
-    if name not in LIBRARIES:
-        raise UsageError(unknown("client", name, LIBRARIES))
-    java.release_of(version)
-    if shares and not java.has_shares(version):
-        return f"client {named} has no share consumer that is stable (KIP-932): {java.SHARES_SINCE} and later have"
+        wanted = f"{java.NAME}:{java.SHARES_SINCE}"
+        return f"the workload {SHARE_GROUPS!r} needs the Java client: --client {wanted}" if workload == SHARE_GROUPS else None
+    library, version = _library(named)
+    library.check(version)
     if plan.workload.auto_commit is not UNSET and plan.workload.auto_commit.after != "next-poll":
         return f"client {named} commits automatically what earlier polls gave (after: next-poll), not at once (after: delivery)"
-    if plan.workload.name not in WORKLOADS:
-        names = ", ".join(repr(name) for name in WORKLOADS if name != SHARE_GROUPS or java.has_shares(version))
-        return f"client {named} performs the workloads {names} only, not {plan.workload.name!r}"
-    return None
+    lacks = library.lacks(version)
+    if workload in WORKLOADS and workload not in lacks:
+        return None
+    if workload == SHARE_GROUPS:
+        return f"client {named} has no share consumer that is stable (KIP-932): {java.NAME}:{java.SHARES_SINCE} and later have"
+    names = ", ".join(repr(name) for name in WORKLOADS if name not in lacks)
+    return f"client {named} performs the workloads {names} only, not {workload!r}"
 
 
 def missing(plan: Plan) -> str | None:
     """What this machine lacks for the client library of the plan, in a sentence; None if nothing."""
-    named = plan.workload.client
-    return None if named is UNSET else java.missing(named.partition(":")[2])
+    if plan.workload.client is UNSET:
+        return None
+    library, version = _library(plan.workload.client)
+    return library.missing(version)
+
+
+def _command(named: str) -> Sequence[str]:
+    """The command line of the process of the library that a plan names."""
+    library, version = _library(named)
+    return library.command(version)
+
+
+def _library(named: str) -> tuple[Library, str]:
+    """The library that a plan names, and the version. UsageError if there is none of this name."""
+    name, _, version = named.partition(":")
+    if name not in LIBRARIES:
+        raise UsageError(unknown("client", name, tuple(LIBRARIES)))
+    return LIBRARIES[name], version
 
 
 class Clients:
@@ -56,8 +93,7 @@ class Clients:
         self._auto_commit = None if plan.workload.auto_commit is UNSET else plan.workload.auto_commit
         self._keyed = plan.workload.name == COMPACTED
         self._users: set[Address] = set()
-        version = "" if plan.workload.client is UNSET else plan.workload.client.partition(":")[2]
-        self._worker = PipedWorker(lambda: java.command(version)) if version else None
+        self._worker = None if plan.workload.client is UNSET else PipedWorker(partial(_command, plan.workload.client))
 
     def client(
         self, name: Address, brokers: Mapping[Address, HostPort], *, run: str = "", settings: Settings = NONE
