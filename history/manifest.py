@@ -80,6 +80,7 @@ class RunManifest(Struct, frozen=True, kw_only=True):
     outcome: Outcome
     promise: Promise
     brokers: tuple[str, ...]
+    decommissioned: tuple[str, ...] | UnsetType = UNSET  # those of the brokers that left the cluster for good
     assignments: tuple[Assignment, ...]
     client_places: tuple[str, ...] = ()  # "p1", … by number of the client, which a process number modulo their count gives
     required_marks: tuple[str, ...] = ()  # event kinds or "fault:<kind>" that must occur, else the run is vacuous

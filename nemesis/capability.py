@@ -19,6 +19,7 @@ from nemesis.faults import (
     Clog,
     Crash,
     CrashAt,
+    Decommission,
     DeposedAt,
     DirFailure,
     DirFile,
@@ -27,6 +28,7 @@ from nemesis.faults import (
     DiskSlow,
     DiskSwap,
     ExpireSession,
+    Join,
     Packets,
     Partition,
     Pause,
@@ -72,6 +74,8 @@ _PICKED = "a TCP proxy parses messages, and delays, holds or drops the picked on
 _PEERS_ONLY = "a proxy tells messages apart between brokers only, where it holds all of some kinds (clog, links: peers)"
 _NOT_PICKED = "its connections cannot pick single messages by kind, chance or connection"
 _CUT_BACK = "SIGKILL, then each file cut back to a length not below what was fsynced"
+_STARTS_LATE = "the broker is not started with the others but at the end of the window"
+_LEAVES = "SIGTERM once no replica is left on it, SIGKILL where it still runs at the end of the window, and no start again"
 _TAKEN_OVER = "another client takes over the session's id and password and closes it"
 
 
@@ -156,6 +160,10 @@ def _ability_of_simulator(fault: AnyFault, target: AnyTarget) -> Ability:
             return Can("/controller is deleted, and the broker's messages to ZooKeeper wait, in order, from the request on")
         case Roll():
             return Can("the machine is told ShutDown, and at the end of the window a machine of the other version starts")
+        case Join():
+            return Can("the machine starts with empty directories at the end of the window, and not before")
+        case Decommission():
+            return Can("the machine is told ShutDown once topics and directories have no replica on it, and none starts again")
         case PowerLoss():
             return Can("a crash, and each file is cut back to a drawn length not below what was flushed")
         case ZooKeeperDown(how="leave" | "roll"):
@@ -193,6 +201,10 @@ def _ability_of_processes(fault: AnyFault) -> Ability:
             return Can("SIGTERM, SIGKILL where it still runs at the end of the window, then a new process")
         case Roll():
             return Can("SIGTERM, SIGKILL where it still runs at the end of the window, then a process of the other version")
+        case Join():
+            return Can(_STARTS_LATE)
+        case Decommission():
+            return Can(_LEAVES)
         case CrashAt() | AnswerLost() | AnswerLate() | DeposedAt():
             return Cannot(OUTSIDE)
         case Packets(duplicate_per_mille=0, reorder_per_mille=0):
@@ -274,6 +286,10 @@ def _ability_of_containers(fault: AnyFault) -> Ability:
             return Can("SIGTERM to the container's process, SIGKILL at the end of the window, then a start")
         case Roll():
             return Can("SIGTERM to the container's process, SIGKILL at the end of the window, then a start as the other version")
+        case Join():
+            return Can(_STARTS_LATE)
+        case Decommission():
+            return Can(_LEAVES)
         case CrashAt() | AnswerLost() | AnswerLate() | DeposedAt():
             return Cannot(OUTSIDE)
         case Crash() | Restart():

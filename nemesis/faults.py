@@ -236,6 +236,21 @@ class Roll(Fault, frozen=True, kw_only=True, tag="roll"):
     finalize: bool = False
 
 
+class Join(Fault, frozen=True, kw_only=True, tag="join"):
+    """The broker is not started with the others. At the fault's end it joins the running cluster, with empty directories.
+
+    Its window begins at 0, and no topic has a replica on it at first: an administrator may move some there later.
+    """
+
+
+class Decommission(Fault, frozen=True, kw_only=True, tag="decommission"):
+    """The broker leaves the cluster for good: it is shut down once no partition has a replica on it, and never started again.
+
+    An administrator moves its replicas away. If one is left on it at the fault's end, the broker stays. A cluster that remembers
+    its brokers is told to forget it (UnregisterBroker of KIP-500).
+    """
+
+
 class PowerLoss(Fault, frozen=True, kw_only=True, tag="power-loss"):
     """kill -9; each file loses a drawn part of what was not flushed, and its last batch may be torn (flush=none: data loss)."""
 
@@ -328,7 +343,7 @@ class DiskSwap(Fault, frozen=True, kw_only=True, tag="disk-swap"):
 
 LinkFault = Partition | Packets | Slow | Clog | Reset
 ClockFault = ClockJump | ClockDrift | ClockStrobe
-ProcessFault = Pause | Crash | CrashAt | Restart | Shutdown | Roll | PowerLoss | ExpireSession
+ProcessFault = Pause | Crash | CrashAt | Restart | Shutdown | Roll | Join | Decommission | PowerLoss | ExpireSession
 StepFault = AnswerLost | AnswerLate | DeposedAt
 ZooKeeperFault = ZooKeeperDown | ZooKeeperLinks
 DiskFault = DirUnreadable | DirFile | DirFailure | DiskFull | DiskSlow | DiskSwap  # of the directory `dir`, numbered from 0
@@ -388,7 +403,7 @@ def wounds(fault: AnyFault, flush: Flush) -> bool:
             return True
         case Partition() | Packets() | Slow() | Clog() | Reset() | ClockJump() | ClockDrift() | ClockStrobe():
             return False
-        case Pause() | Crash() | CrashAt() | Restart() | Shutdown() | Roll() | ExpireSession():
+        case Pause() | Crash() | CrashAt() | Restart() | Shutdown() | Roll() | Join() | Decommission() | ExpireSession():
             return False
         case ZooKeeperDown() | ZooKeeperLinks():
             return False

@@ -11,7 +11,18 @@ from msgspec import Struct
 
 from history.promise import Flush
 from nemesis.fault_rules import complaints
-from nemesis.faults import DRIFT_PPM_MAX, AnyFault, DiskFault, LinkFault, Packets, Partition, Roll, drift_ppm
+from nemesis.faults import (
+    DRIFT_PPM_MAX,
+    AnyFault,
+    Decommission,
+    DiskFault,
+    Join,
+    LinkFault,
+    Packets,
+    Partition,
+    Roll,
+    drift_ppm,
+)
 from nemesis.targets import (
     INTERNAL,
     AnyTarget,
@@ -87,6 +98,7 @@ def validate(windows: Sequence[Window], shape: Shape) -> tuple[Complaint, ...]:
             *_complaints_of_times(window, shape),
             *complaints(window.fault, brokers=shape.brokers, log_dirs=shape.log_dirs, servers=shape.zookeeper),
             *_complaints_of_target(window.target, shape),
+            *_complaints_of_membership(window),
             *(_complaints_of_place(window.fault) if isinstance(window.target, ClientPlace) else ()),
         ]
         if window.id in ids:
@@ -143,6 +155,16 @@ def _complaints_of_times(window: Window, shape: Shape) -> Iterator[str]:
 def rolls_of(schedule: Iterable[Window]) -> tuple[Roll, ...]:
     """The rolls of a schedule, in its order."""
     return tuple(window.fault for window in schedule if isinstance(window.fault, Roll))
+
+
+def _complaints_of_membership(window: Window) -> Iterator[str]:
+    """What is wrong with a window in which a broker joins the cluster or leaves it."""
+    if not isinstance(window.fault, Join | Decommission):
+        return
+    if not isinstance(window.target, Named):
+        yield "a broker that joins or leaves is named: its target is {target: named, brokers: [...]}"
+    if isinstance(window.fault, Join) and window.at_ms:
+        yield f"a broker that joins is not there from the beginning on: at_ms must be 0, not {window.at_ms}"
 
 
 def _slowest_ppm(windows: Sequence[Window], at_ms: int) -> int:

@@ -38,7 +38,7 @@ def facts_of(manifest: RunManifest) -> Facts:
     """Return the part of a run's manifest that checkers may use."""
     return Facts(
         promise=manifest.promise,
-        brokers=manifest.brokers,
+        brokers=tuple(broker for broker in manifest.brokers if broker not in (manifest.decommissioned or ())),
         assignments=manifest.assignments,
         outcome=manifest.outcome,
         healed_at_ns=manifest.healed_at_ns,

@@ -19,10 +19,10 @@ from history.errors import unknown
 from history.event import EventKind
 from history.promise import Promise
 from history.store import name_complaint
-from nemesis.faults import CrashAt, Roll, ZkStep, kinds_of
+from nemesis.faults import CrashAt, Join, Roll, ZkStep, kinds_of
 from nemesis.messages import KINDS, QUORUM_FETCH, REPLY
 from nemesis.schedule import Shape, TopicFacts, Window, validate
-from nemesis.targets import INTERNAL, OfPartition
+from nemesis.targets import INTERNAL, Named, OfPartition
 from reference import switches
 from reference.config import VARIANTS, TopicSpec, Variant
 from reference.effects import AnyEffect
@@ -144,6 +144,12 @@ class Plan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 def system_of(plan: Plan) -> SystemSpec:
     """The system that a plan names, or the reference."""
     return SystemSpec(name=REFERENCE) if plan.system is UNSET else plan.system
+
+
+def joining(plan: Plan) -> frozenset[int]:
+    """The ids of the brokers that are not there at first: they join the running cluster."""
+    joins = (window.target for window in plan.schedule if isinstance(window.fault, Join))
+    return frozenset(broker for target in joins if isinstance(target, Named) for broker in target.brokers)
 
 
 def names_releases(plan: Plan) -> bool:
@@ -351,8 +357,9 @@ def _complaints_of_cluster(plan: Plan) -> Iterator[Complaint]:
             yield Complaint(path=path, sentence="the name of a topic must not be empty")
         if topic.partitions < 1:
             yield Complaint(path=path, sentence=f"topic {topic.name}: partitions must be at least 1, not {topic.partitions}")
-        if not 1 <= topic.replication_factor <= cluster.brokers:
-            allowed = f"from 1 to {cluster.brokers} (the number of brokers)"
+        there = cluster.brokers - len(joining(plan))
+        if not 1 <= topic.replication_factor <= there:
+            allowed = f"from 1 to {there} (the number of brokers{'' if there == cluster.brokers else ' that are there at first'})"
             sentence = f"topic {topic.name}: replication_factor must be {allowed}, not {topic.replication_factor}"
             yield Complaint(path=(*path, "replication_factor"), sentence=sentence)
         if not 1 <= topic.min_insync_replicas <= topic.replication_factor:

@@ -11,7 +11,7 @@ undone.
 
 from collections.abc import Callable, Iterable
 
-from highwater.plans.plan import Plan
+from highwater.plans.plan import Plan, joining
 from highwater.rig.scene import brokers_of, place_address
 from highwater.rig.targets import resolve
 from highwater.rig.topics import written
@@ -75,6 +75,9 @@ class Nemesis:
         self.recorder = recorder
         self.draws = draws
         self.holds = {broker: Holds() for broker in brokers}
+        for broker in joining(plan):
+            self.holds[BrokerId(broker)].down = 1  # until the end of the window
+        self.decommissioned: set[BrokerId] = set()  # they are not started again
 
     # --- windows -----------------------------------------------------------------------------------------------------------
 
@@ -124,6 +127,10 @@ class Nemesis:
                 self.recorder.event(
                     kind, fault=window.id, node=node, topic=topic, partition=partition, dir=index, detail=window.kind
                 )
+
+    def gone(self) -> tuple[Address, ...]:
+        """The addresses of the brokers that left the cluster for good, sorted by id."""
+        return tuple(map(broker_address, sorted(self.decommissioned)))
 
     # --- what windows did --------------------------------------------------------------------------------------------------
 

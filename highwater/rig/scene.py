@@ -3,7 +3,7 @@
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from highwater.plans.plan import Plan, is_foreign, names_releases, topics_of
+from highwater.plans.plan import Plan, is_foreign, joining, names_releases, topics_of
 from highwater.rig import releases
 from highwater.rig.backend import Provenance
 from history.manifest import Assignment, FaultCount, Outcome, RunManifest
@@ -38,9 +38,11 @@ def scene_of(plan: Plan) -> Scene:
     """Derive from a plan what a backend needs to perform it."""
     brokers, places = brokers_of(plan), places_of(plan)
     configs = tuple(broker_config(plan, broker) for broker in brokers)
+    later = joining(plan)
+    first = tuple(broker for broker in brokers if broker not in later)
     scratch = () if plan.workload.scratch is None else (plan.workload.scratch,)
     replicas = {
-        topic.name: placed(brokers, partitions=topic.partitions + ADDED_MAX + 1, replication_factor=topic.replication_factor)
+        topic.name: placed(first, partitions=topic.partitions + ADDED_MAX + 1, replication_factor=topic.replication_factor)
         for topic in (*plan.cluster.topics, *scratch)
     }
     processes = generate(plan.workload.name, plan.draws, _workload_parameters(plan, brokers, replicas))

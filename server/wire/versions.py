@@ -104,6 +104,7 @@ FLEXIBLE_FROM: dict[int, int] = {
     55: 0,  # DescribeQuorum
     57: 0,  # UpdateFeatures
     60: 0,  # DescribeCluster
+    64: 0,  # UnregisterBroker
     66: 0,  # ListTransactions
     80: 0,  # AddRaftVoter
     81: 0,  # RemoveRaftVoter

@@ -9,8 +9,10 @@ from nemesis.faults import (
     Clog,
     Crash,
     CrashAt,
+    Decommission,
     DirFailure,
     DiskFull,
+    Join,
     Packets,
     Partition,
     Pause,
@@ -137,3 +139,20 @@ def test_schedule_with_too_many_fault_windows_is_refused() -> None:
     windows = [_window(n, n + 1, name=f"f{n}") for n in range(MAX_WINDOWS + 1)]
 
     assert f"at most {MAX_WINDOWS} windows" in _sentences(*windows)[0]
+
+
+def test_broker_that_joins_or_leaves_is_named() -> None:
+    sentence = "a broker that joins or leaves is named: its target is {target: named, brokers: [...]}"
+
+    assert _sentences(_window(0, 200, Join())) == [f"window f1 (k): {sentence}"]
+    assert _sentences(_window(0, 200, Decommission(), Random())) == [f"window f1 (k): {sentence}"]
+    assert (
+        _sentences(_window(0, 200, Join(), Named(brokers=(3,))), _window(300, 900, Decommission(), Named(brokers=(3,)), "f2"))
+        == []
+    )
+
+
+def test_broker_that_joins_is_absent_from_the_beginning_on() -> None:
+    assert _sentences(_window(100, 200, Join(), Named(brokers=(3,)))) == [
+        "window f1 (k): a broker that joins is not there from the beginning on: at_ms must be 0, not 100"
+    ]

@@ -140,6 +140,16 @@ def test_controllers_leave_the_quorum_and_join_it_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.systems_all
+@pytest.mark.parametrize("version", ["4.1.0-apart3", "3.9.1"])
+def test_broker_joins_and_another_is_decommissioned(version: str, tmp_path: Path) -> None:
+    """The partitions of the second are moved to the first under load, while leaders die."""
+    code, summary = last_run("members", version, tmp_path)
+
+    assert outcome(code, summary) == KEPT
+    assert {fault["kind"]: fault["acted"] for fault in summary["faults"]} == {"join": 1, "decommission": 1, "crash-leader": 2}
+
+
+@pytest.mark.systems_all
 def test_controllers_apart_roll_before_the_brokers(tmp_path: Path) -> None:
     """From 3.9.1 to 4.1.0, with a controller killed in between; at the end the feature level is raised."""
     need("3.9.1-kraft")

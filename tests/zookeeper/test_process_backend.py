@@ -27,9 +27,11 @@ from nemesis.faults import (
     ClockJump,
     Crash,
     CrashAt,
+    Decommission,
     DirUnreadable,
     DiskFull,
     ExpireSession,
+    Join,
     Pause,
     Restart,
     ZooKeeperDown,
@@ -38,6 +40,7 @@ from nemesis.schedule import Window
 from nemesis.targets import AnyTarget, Controller, Everyone, LeaderOf, Named
 from reference.config import TopicSpec
 from reference.metrics import METRICS
+from workloads.parameters import Step
 
 PROVENANCE = Provenance(run_id="test", plan_digest="")
 LEADER = LeaderOf(topic="orders", partition=0)
@@ -157,6 +160,25 @@ def test_run_with_kills_and_pauses_is_valid_and_live() -> None:
 
 @pytest.mark.zookeeper
 @pytest.mark.slow
+def test_broker_joins_and_another_leaves_for_good() -> None:
+    """The cluster goes on with the brokers that are there at its end, and is judged by them."""
+    brief = plan(faults_ms=9500)
+    schedule = (
+        window("newcomer", at_ms=0, until_ms=1500, fault=Join(), target=Named(brokers=(4,))),
+        window("leaver", at_ms=4000, until_ms=9000, fault=Decommission(), target=Named(brokers=(1,))),
+    )
+    moves = (Step(at_ms=3000, do="reassign", topic="orders", partition=0, replicas=((4, 2, 3),)),)
+    renewal = checked(replace(brief, cluster=replace(brief.cluster, brokers=4), schedule=schedule, script=moves))
+
+    run = ProcessBackend().perform(renewal, PROVENANCE)
+
+    assert run.failure is None
+    assert run.history.manifest.decommissioned == ("b1",)
+    assert {fault.kind: fault.acted for fault in run.history.manifest.faults} == {"join": 1, "decommission": 1}
+    verdict = judge(run.history)
+    assert (verdict.validity, verdict.live) == (Validity.VALID, True)
+
+
 @pytest.mark.parametrize("servers", [1, 3])
 def test_run_with_zookeeper_faults_is_valid_and_live(servers: int) -> None:
     """Meanwhile the harness reads roles, tries to expire a session, and kills a leader."""

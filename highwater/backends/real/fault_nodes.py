@@ -20,6 +20,7 @@ from nemesis.faults import (
     ClockStrobe,
     Crash,
     CrashAt,
+    Decommission,
     DirFailure,
     DirFile,
     DirUnreadable,
@@ -28,6 +29,7 @@ from nemesis.faults import (
     DiskSlow,
     DiskSwap,
     ExpireSession,
+    Join,
     Pause,
     PowerLoss,
     ProcessFault,
@@ -69,13 +71,17 @@ class NodeFaults:
         self._coordination = coordination
         self._trouble = {broker: _Trouble() for broker in site.nodes}
         self._strobes: dict[tuple[str, BrokerId], asyncio.Task[None]] = {}
+        self._leaving: dict[tuple[str, BrokerId], asyncio.Task[None]] = {}  # they wait until the broker has no replicas
 
     def keeps_down(self, broker: BrokerId) -> bool:
         """True while an active fault keeps this broker down, or a fault is being applied to it or ended."""
         return self._holds[broker].down > 0 or self._trouble[broker].hands > 0
 
     async def heal(self) -> None:
-        """Start every broker except those stopped by a failed assertion; restart those that saw a log directory fail."""
+        """Start every broker but those that left the cluster or stopped at a failed assertion.
+
+        Those that saw a log directory fail are restarted.
+        """
         for broker, node in self._nodes.items():
             with self._while_changing(broker):
                 await node.resume()
@@ -85,7 +91,7 @@ class NodeFaults:
         for broker, node in self._nodes.items():
             with self._while_changing(broker):
                 await self._restart_with_sound_dirs(broker)
-                if not await node.is_running():
+                if not await node.is_running() and broker not in self._nemesis.decommissioned:
                     await self._start(node)
 
     async def do(self, window: Window, fault: NodeFault, broker: BrokerId) -> None:
@@ -148,6 +154,10 @@ class NodeFaults:
             case Roll():
                 holds.down += 1
                 await node.terminate()  # it has acted when the broker has become the other version
+            case Join():
+                pass  # it was not started with the others
+            case Decommission():
+                self._leaving[window.id, broker] = asyncio.get_running_loop().create_task(self._leave_when_empty(node, broker))
             case Pause():
                 holds.pauses += 1
                 self._prove_effect(window, node, await node.pause(), "process")
@@ -180,6 +190,13 @@ class NodeFaults:
                     self._proving.acts(window, node.address, probe, f"{node.address} process")
                 if fault.finalize and isinstance(self._coordination, Levelled):
                     self._proving.healed(window, node.address, _probe_that_raises_level(self._coordination))
+            case Join():
+                probe = await self._release_hold(window, broker)
+                if probe is not None:
+                    self._coordination.absent -= {node.address}
+                    self._proving.acts(window, node.address, probe, f"{node.address} process")
+            case Decommission():
+                await self._end_decommission(window, node, broker)
             case Pause():
                 if holds.unpause():
                     probe = await node.resume()
@@ -254,6 +271,36 @@ class NodeFaults:
         if self._holds[broker].pauses:
             self._proving.changed(f"{self._nodes[broker].address} process")  # no probe may see it running
             await self._nodes[broker].pause()
+
+    async def _leave_when_empty(self, node: Node, broker: BrokerId) -> None:
+        """Wait until no partition has a replica on a broker and its directories are empty, and shut it down for good."""
+        while not await self._is_empty(node, broker):
+            await asyncio.sleep(LOOK_S)
+        with self._while_changing(broker):
+            self._holds[broker].down += 1
+            self._nemesis.decommissioned.add(broker)
+            self._coordination.absent |= {node.address}
+            await node.terminate()
+
+    async def _is_empty(self, node: Node, broker: BrokerId) -> bool:
+        if not await node.is_running() or any(node.logs(dir_) for dir_ in range(node.dirs)):
+            return False
+        try:
+            return await self._coordination.is_vacant(broker)
+        except SilenceError:
+            return False
+
+    async def _end_decommission(self, window: Window, node: Node, broker: BrokerId) -> None:
+        """End a broker that was told to leave, and have the cluster forget it; give up on one that still has replicas."""
+        leaving = self._leaving.pop((window.id, broker))
+        if broker not in self._nemesis.decommissioned:
+            leaving.cancel()
+            await asyncio.wait((leaving,))
+            self._proving.acts(window, node.address, _not_empty, f"{node.address} process")
+            return
+        await leaving
+        await self._kill(node)
+        self._proving.acts(window, node.address, await self._coordination.forget(broker))
 
     async def _expire_session(self, broker: BrokerId) -> Probe:
         """End the broker's ZooKeeper session; the probe sees whether it is over."""
@@ -372,7 +419,7 @@ class NodeFaults:
 def _subject_of(fault: NodeFault) -> str:
     """The part of a node that this fault changes, as `Proving` names it."""
     match fault:
-        case Crash() | CrashAt() | PowerLoss() | DiskSwap() | Shutdown() | Roll() | Pause() | Restart():
+        case Crash() | CrashAt() | PowerLoss() | DiskSwap() | Shutdown() | Roll() | Join() | Decommission() | Pause() | Restart():
             return "process"
         case ExpireSession():
             return "session"
@@ -406,6 +453,10 @@ def _probe_that_raises_level(cluster: Levelled) -> Probe:
         return Proof(False, f"the cluster's feature level could not be raised within {LEVEL_S_MAX:.0f} s")
 
     return probe
+
+
+async def _not_empty() -> Proof:
+    return Proof(False, "replicas were left on it")
 
 
 async def _no_session() -> Proof:

@@ -14,7 +14,7 @@ from highwater.backends.real.fault_servers import ServerFaults
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import Life, Site
 from highwater.backends.real.systems.port import Coordination
-from highwater.plans.plan import Plan
+from highwater.plans.plan import Plan, joining
 from highwater.rig.nemesis import Nemesis
 from history.manifest import FaultCount
 from history.recorder import Recorder
@@ -40,6 +40,7 @@ class Faults:
         self._brokers = {broker_address(broker): broker for broker in site.nodes}
         self._servers = ServerFaults(site, self._links, self._proving, coordination, draws=draws)
         self._nodes = NodeFaults(site, self._nemesis, self._proving, coordination)
+        coordination.absent |= {broker_address(BrokerId(broker)) for broker in joining(plan)}
 
     async def run(self) -> None:
         """Begin and end the scheduled faults at their times, counted from now."""
@@ -77,6 +78,10 @@ class Faults:
     def counts(self) -> tuple[FaultCount, ...]:
         """For each kind of fault in the schedule, how many were begun and how often they were seen to take effect."""
         return self._nemesis.counts()
+
+    def gone(self) -> tuple[Address, ...]:
+        """The brokers that left the cluster for good."""
+        return self._nemesis.gone()
 
     async def _open_window(self, window: Window) -> None:
         """Begin a window's fault on the nodes that its target names now."""

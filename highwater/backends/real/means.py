@@ -29,6 +29,8 @@ def means(fault: AnyFault) -> Means | None:
             return "reset"
         case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown() | faults.Roll() | faults.PowerLoss():
             return None
+        case faults.Join() | faults.Decommission():
+            return None
         case faults.ExpireSession() | faults.ZooKeeperDown() | faults.DirFile() | faults.DirFailure():
             return None
         case faults.DiskSlow() | faults.DiskSwap():

@@ -33,7 +33,7 @@ from highwater.backends.real.site import CLIENTS, Life, Site
 from highwater.backends.real.systems.port import Administered, Administrator, Client, Cluster, ColdClient, System, chronicle_of
 from highwater.backends.real.zookeeper.admin import states_of
 from highwater.errors import HarnessError
-from highwater.plans.plan import Plan, beyond_reference, is_foreign, system_of
+from highwater.plans.plan import Plan, beyond_reference, is_foreign, joining, system_of
 from highwater.plans.systems import REFERENCE, words_of
 from highwater.rig.attempts import Attempts
 from highwater.rig.backend import Provenance, Run
@@ -243,8 +243,11 @@ class Stage:
             cluster.close()
 
     async def _start_brokers(self) -> None:
-        """Start the brokers; of a cluster that stands for several runs they run already."""
-        for node in self._site.nodes.values():
+        """Start the brokers that are there at first; of a cluster that stands for several runs they run already."""
+        later = joining(self._plan)
+        for broker, node in self._site.nodes.items():
+            if broker in later:
+                continue
             runs = self._share is not None and await node.is_running()
             self._recorder.event(EventKind.NODE_STARTED, node=node.address, life=node.life if runs else node.life + 1)
             if not runs:
@@ -274,12 +277,15 @@ class Stage:
         phases.enter("final")
 
     async def _wait_for_brokers(self, cluster: Cluster, faults: Faults) -> None:
-        """Wait until every broker serves and lists all brokers. HarnessError if one stops or it takes too long."""
-        count = len(self._site.nodes)
+        """Wait until the brokers that are there at first serve and list each other.
+
+        HarnessError if one stops or it takes too long.
+        """
+        count = len(self._site.nodes) - len(cluster.absent)
         began_ns = self._now_ns()
         while not await cluster.gathered():
             for node in self._site.nodes.values():
-                if not await node.is_running():
+                if node.address not in cluster.absent and not await node.is_running():
                     raise HarnessError(f"{node.address} stopped before it served: {node.stopped_itself() or node.last_words()}")
             for server in self._site.servers:
                 if not await server.is_running():
@@ -399,6 +405,7 @@ class Stage:
         run_manifest = replace(
             manifest(self._scene, provenance, backend=backend, outcome=outcome),
             faults=() if self._faults is None else self._faults.counts(),
+            decommissioned=UNSET if self._faults is None else self._faults.gone() or UNSET,
             system=facts_of(self._system),
             healed_at_ns=self._healed_at_ns,
             final_reads_at_ns=self._final_reads_at_ns,

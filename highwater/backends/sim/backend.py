@@ -74,6 +74,7 @@ class SimBackend:
             facts,
             outcome=outcome,
             faults=world.faults.counts(),
+            decommissioned=world.faults.gone() or UNSET,
             healed_at_ns=world.healed_at_ns,
             final_reads_at_ns=world.final_reads_at_ns,
             end_ns=now_ns,

@@ -27,6 +27,7 @@ from nemesis.faults import (
     ClockStrobe,
     Crash,
     CrashAt,
+    Decommission,
     DirFailure,
     DirFile,
     DirUnreadable,
@@ -35,6 +36,7 @@ from nemesis.faults import (
     DiskSlow,
     DiskSwap,
     ExpireSession,
+    Join,
     Pause,
     PowerLoss,
     ProcessFault,
@@ -42,6 +44,7 @@ from nemesis.faults import (
     Roll,
     Shutdown,
 )
+from reference.coordination import paths
 from reference.effects import AnyEffect, Append
 from reference.events import Received, ShutDown
 from reference.messages import FetchReply, Produce
@@ -49,6 +52,7 @@ from reference.types import Address
 
 RESTART_MS_MIN = 20  # from the end of a process to the start of the next
 RESTART_MS_MAX = 500
+EMPTY_LOOK_MS = 100  # between two looks whether a broker that leaves still has replicas
 BOUNCE_MS_MIN = 1  # the same for a restart whose session ended at once: the controller has not read yet
 BOUNCE_MS_MAX = 10
 SILENT_MS_MIN = 500  # after a power loss, until peers notice that the host is gone
@@ -161,6 +165,10 @@ class ProcessFaults:
                 self.holds(node).down += 1
                 node.take("operator", ShutDown())  # it has acted when the broker has become the other version
                 opened.undo.append(partial(self._end_roll, node, node.life, fault, acting))
+            case Join():
+                opened.undo.append(partial(self._end_join, node, acting))
+            case Decommission():
+                self._sim.scheduler.after(0, self._leave_when_empty, opened, node, acting)
             case PowerLoss():
                 self.kill(opened, node, acting, partial(self._lose_power, opened.id, fault, node))
             case ExpireSession():
@@ -220,6 +228,36 @@ class ProcessFaults:
         node.config = rolled(self._plan, fault, node.config)
         acting.count += 1
         self.let_run(node)
+
+    def _end_join(self, node: NodeHost, acting: Acting) -> None:
+        """Start a broker that was not there before."""
+        acting.count += 1
+        self.let_run(node)
+
+    def _leave_when_empty(self, opened: OpenWindow, node: NodeHost, acting: Acting) -> None:
+        """Shut a broker down that has no replica, and never start it again; look again later if it has one."""
+        if opened.over:
+            return
+        if not node.up or self._has_replicas(node):
+            self._sim.scheduler.after(EMPTY_LOOK_MS * MS, self._leave_when_empty, opened, node, acting)
+            return
+        acting.count += 1
+        self.holds(node).down += 1
+        self._nemesis.decommissioned.add(node.config.broker)
+        node.take("operator", ShutDown())
+        opened.undo.append(partial(self._end_decommission, node, node.life))
+
+    def _has_replicas(self, node: NodeHost) -> bool:
+        """Whether a topic names the broker, or a log is in its directories."""
+        topics = self._server.tree.nodes[paths.TOPICS].children
+        znodes = ((topic, self._server.tree.nodes[paths.topic_path(topic)]) for topic in topics)
+        named = {broker for topic, znode in znodes for _, of in paths.decode_topic(topic, znode.data) for broker in of}
+        return node.config.broker in named or any(directory.logs for directory in node.disk.dirs)
+
+    def _end_decommission(self, node: NodeHost, life: int) -> None:
+        """Kill a broker that was told to leave and has not exited by itself."""
+        if node.life == life:
+            node.stop("crash")
 
     def _kill_at_trap(self, opened: OpenWindow, node: NodeHost, acting: Acting, _: AnyEffect) -> None:
         """Kill a broker process at its crash point (fault `crash-at`)."""

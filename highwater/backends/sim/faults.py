@@ -21,7 +21,7 @@ from highwater.rig.nemesis import Holds, Nemesis
 from history.manifest import FaultCount
 from nemesis.faults import ClockFault, LinkFault, ProcessFault, StepFault, ZooKeeperFault
 from nemesis.schedule import Window
-from reference.types import BrokerId, TopicPartition
+from reference.types import Address, BrokerId, TopicPartition
 
 
 class Faults:
@@ -81,10 +81,15 @@ class Faults:
             self._nemesis.ended(window, node)
 
     def heal(self) -> None:
-        """End all faults, start all brokers and set all clocks right. A broker with a failed assertion stays down."""
+        """End all faults, start all brokers and set all clocks right.
+
+        A broker with a failed assertion stays down, and one that left the cluster.
+        """
         for window_id in self._nemesis.open_windows():
             self.close(window_id)
         for broker, node in self._nodes.items():
+            if broker in self._nemesis.decommissioned:
+                continue
             self._nemesis.holds[broker] = Holds()
             node.spring()
             node.resume()
@@ -98,6 +103,10 @@ class Faults:
     def counts(self) -> tuple[FaultCount, ...]:
         """For each kind of fault in the schedule, how many were begun and how often they took effect."""
         return self._nemesis.counts()
+
+    def gone(self) -> tuple[Address, ...]:
+        """The brokers that left the cluster for good."""
+        return self._nemesis.gone()
 
     def _begin_fault(self, opened: OpenWindow) -> None:
         """Begin the fault on links, on ZooKeeper, or on each broker that it hits."""

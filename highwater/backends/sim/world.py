@@ -18,6 +18,7 @@ from highwater.backends.sim.node import Boot, NodeHost, Watching
 from highwater.backends.sim.scheduler import MS, Scheduler
 from highwater.backends.sim.simulation import Simulation
 from highwater.backends.sim.zk import ZkServer, ZooKeeper
+from highwater.plans.plan import joining
 from highwater.rig.cuts import Geography
 from highwater.rig.end_state import log_rows, metadata_rows, zookeeper_rows
 from highwater.rig.evidence import ZkEvidence
@@ -158,12 +159,14 @@ class World:
         self.sim.recorder.record(rows)
 
     def warm_up(self) -> None:
-        """Start every broker, create the topics once they know each other, and wait until every partition has a leader.
+        """Start the brokers that are there at first, create the topics once they know each other, and wait until all are led.
 
         Existing topics would be led by the broker that reports to the controller first (KIP-343).
         """
-        for node in self.nodes.values():
-            node.start()
+        later = joining(self.plan)
+        for broker, node in self.nodes.items():
+            if broker not in later:
+                node.start()
         self._run_for(GATHER_MS)
         self.create_topics()
         self._run_until(self.is_led, WARM_UP_MS_MAX)

@@ -80,10 +80,12 @@ class Packing(Struct, frozen=True, kw_only=True):
 class Coordination(Protocol):
     """Who leads and who is controller, and the sessions of brokers; ZooKeeper's, where the system has one.
 
-    `patience_s` is how long an answer may take; a fault that stops ZooKeeper shortens it for the time of the fault.
+    `patience_s` is how long an answer may take; a fault that stops ZooKeeper shortens it for the time of the fault. `absent` are
+    the brokers of the plan that are not in the cluster now: they have not joined yet, or have left for good.
     """
 
     patience_s: float
+    absent: frozenset[Address]
 
     async def seen(self, tps: tuple[TopicPartition, ...]) -> MemoryZooKeeper:
         """The controller and these partitions' states, as znodes of an in-memory tree. SilenceError if nobody answers."""
@@ -93,6 +95,12 @@ class Coordination(Protocol):
 
     async def expire(self, session: int) -> None:
         """End a session of a broker. SilenceError if ZooKeeper does not answer, OverError if it has ended."""
+
+    async def is_vacant(self, broker: BrokerId) -> bool:
+        """Whether no partition, of internal topics neither, has a replica on this broker. False or SilenceError: nobody says."""
+
+    async def forget(self, broker: BrokerId) -> Probe:
+        """Remove a broker that has left for good from the cluster; the probe sees whether it is."""
 
 
 @runtime_checkable
@@ -148,7 +156,7 @@ class Cluster(Coordination, Protocol):
     """The running cluster as the harness sees it, over addresses that no fault affects. Belongs to one asyncio loop."""
 
     async def gathered(self) -> bool:
-        """Whether every broker serves and lists all brokers."""
+        """Whether every broker that is not absent serves and lists all of these."""
 
     async def create_topics(self, scene: Scene) -> None:
         """Create the topics of the scene with their assignments and settings. HarnessError if one cannot be created."""

@@ -64,6 +64,8 @@ class Reference:
                 return no_link(fault, OF_REFERENCE.values(), _ASKED, zookeeper=True)
             case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown() | faults.Roll() | faults.PowerLoss():
                 return None
+            case faults.Join() | faults.Decommission():
+                return None
             case faults.ZooKeeperDown(how="leave" | "roll"):
                 return NO_QUORUM
             case faults.ExpireSession() | faults.ZooKeeperDown() | faults.ZooKeeperLinks():

@@ -3,17 +3,28 @@
 from collections.abc import Iterable
 
 from highwater.backends.real.cluster_state import EndState
+from highwater.backends.real.site import Probe
 from highwater.backends.real.zookeeper.admin import ANSWER_TIMEOUT_S
 from reference.coordination import paths
 from reference.coordination.memory import MemoryZooKeeper, Znode
 from reference.messages import IsrMember, PartitionState
-from reference.types import NO_INCARNATION, BrokerId, ControllerEpoch, LeaderEpoch, TopicPartition, ZkVersion, broker_address
+from reference.types import (
+    NO_INCARNATION,
+    Address,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    TopicPartition,
+    ZkVersion,
+    broker_address,
+)
 
 
 class Uncoordinated:
     """A cluster without ZooKeeper; a system adds and overrides what it can answer. `patience_s` is not used."""
 
     patience_s = ANSWER_TIMEOUT_S
+    absent: frozenset[Address] = frozenset()
 
     async def look(self) -> EndState:
         """Nothing is known of the final state."""
@@ -26,6 +37,14 @@ class Uncoordinated:
     async def expire(self, session: int) -> None:
         """Never called: faults of ZooKeeper sessions are refused before the run."""
         raise AssertionError(f"there is no ZooKeeper to end session {session}")
+
+    async def is_vacant(self, broker: BrokerId) -> bool:
+        """Never called: brokers that leave are refused before the run."""
+        raise AssertionError(f"{broker_address(broker)} was to leave")
+
+    async def forget(self, broker: BrokerId) -> Probe:
+        """Never called: brokers that leave are refused before the run."""
+        raise AssertionError(f"{broker_address(broker)} was to leave")
 
     def close(self) -> None:
         """Nothing: each question has a connection of its own."""

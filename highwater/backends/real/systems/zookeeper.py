@@ -37,13 +37,15 @@ class ZooKeeperCluster(Admin):
         self._versions: dict[Address, int] = {} if negotiated else dict.fromkeys(brokers, VERSION_MAX)
 
     async def gathered(self) -> bool:
-        """Whether every broker serves and lists all brokers.
+        """Whether every broker that is not absent serves and lists all of these.
 
         If topics were created earlier, the broker that registers first would lead all of them (KIP-343).
         """
-        metadata_of_broker = await self._told(partitions=False)
-        everybody = {int(node.removeprefix("b")) for node in self._brokers}
-        return all(answer is not None and {*answer.brokers} == everybody for answer in metadata_of_broker.values())
+        told = await self._told(partitions=False)
+        present = {int(node.removeprefix("b")) for node in self._brokers if node not in self.absent}
+        return all(
+            answer is not None and {*answer.brokers} == present for node, answer in told.items() if node not in self.absent
+        )
 
     async def create_topics(self, scene: Scene) -> None:
         """Create the znodes of the scene's topics, which brokers then discover."""

@@ -2,7 +2,10 @@
 
 import asyncio
 import itertools
+from contextlib import suppress
+from time import monotonic
 
+from highwater.backends.real.site import Probe, Proof
 from highwater.backends.real.zookeeper.expiry import SilenceError, end_session
 from highwater.errors import HarnessError
 from reference.coordination import paths
@@ -10,9 +13,11 @@ from reference.coordination.api import (
     AnyAnswer,
     AnyOp,
     Change,
+    Children,
     Create,
     Created,
     Data,
+    GetChildren,
     GetData,
     NodeExists,
     SessionExpired,
@@ -21,7 +26,7 @@ from reference.coordination.api import (
 )
 from reference.coordination.memory import MemoryZooKeeper, Znode
 from reference.messages import PartitionState
-from reference.types import BrokerId, TopicPartition
+from reference.types import Address, BrokerId, TopicPartition
 from server.kazoo_client import KazooCoordination
 
 # kazoo pings a silent server after a third of this, drops it after another third, and then waits a third divided by the number of
@@ -29,6 +34,7 @@ from server.kazoo_client import KazooCoordination
 SESSION_TIMEOUT_MS = 6000
 ANSWER_TIMEOUT_S = 10.0
 AGAIN_S = 0.1
+FORGET_S_MAX = 60.0  # until a broker that left is no longer registered
 
 
 class Admin:
@@ -37,6 +43,8 @@ class Admin:
     Its session owns no ephemeral znodes, so an expired session is simply replaced. `patience_s` is how long an answer may take; a
     fault that stops ZooKeeper shortens it for the time of the fault.
     """
+
+    absent: frozenset[Address] = frozenset()
 
     def __init__(self, zookeeper: str) -> None:
         self._ids = itertools.count(1)
@@ -114,6 +122,30 @@ class Admin:
         (answer,) = await self.ask_until_answered(GetData(paths.broker_path(broker)))
         return answer.owner if isinstance(answer, Data) else None
 
+    async def is_vacant(self, broker: BrokerId) -> bool:
+        """Whether no topic, of internal ones neither, names this broker. SilenceError if ZooKeeper does not answer."""
+        (listed,) = await self.ask_until_answered(GetChildren(paths.TOPICS))
+        names = listed.names if isinstance(listed, Children) else ()
+        answers = await self.ask_until_answered(*(GetData(paths.topic_path(topic)) for topic in names)) if names else ()
+        of = (
+            of for name, answer in zip(names, answers, strict=True) if isinstance(answer, Data) for of in _replicas(name, answer)
+        )
+        return not any(broker in replicas for replicas in of)
+
+    async def forget(self, broker: BrokerId) -> Probe:
+        """Nothing: a broker's registration ends with its session; the probe sees whether it has."""
+
+        async def probe() -> Proof:
+            began_s = monotonic()
+            while monotonic() - began_s < FORGET_S_MAX:
+                with suppress(SilenceError):
+                    if await self.session_of(broker) is None:
+                        return Proof(True, "it is not registered")
+                await asyncio.sleep(AGAIN_S)
+            return Proof(False, "it is registered")
+
+        return probe
+
     async def expire(self, session: int) -> None:
         """End a session of another client. Raises SilenceError if ZooKeeper does not answer, OverError if it has ended."""
         await asyncio.to_thread(end_session, self._hosts, session)
@@ -143,3 +175,8 @@ def states_of(tree: MemoryZooKeeper, tps: tuple[TopicPartition, ...]) -> dict[To
         for tp, node in nodes.items()
         if node is not None
     }
+
+
+def _replicas(topic: str, znode: Data) -> tuple[tuple[BrokerId, ...], ...]:
+    """The replicas of each partition of a topic."""
+    return tuple(replicas for _, replicas in paths.decode_topic(topic, znode.data))

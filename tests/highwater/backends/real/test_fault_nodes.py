@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from highwater.backends.real.fault_nodes import NodeFault, NodeFaults
+from highwater.backends.real.fault_nodes import LOOK_S, NodeFault, NodeFaults
 from highwater.backends.real.proving import Proving
 from highwater.backends.real.site import Probe, Proof, Site
 from highwater.backends.real.zookeeper.admin import Admin
@@ -16,7 +16,7 @@ from highwater.rig.nemesis import Nemesis
 from history.event import EventKind
 from history.recorder import Recorder
 from history.seed import Draws
-from nemesis.faults import Crash, DirFailure, ExpireSession, Pause, Restart, Roll
+from nemesis.faults import Crash, Decommission, DirFailure, ExpireSession, Pause, Restart, Roll
 from nemesis.schedule import Window
 from reference.effects import Note
 from reference.types import Address, BrokerId
@@ -38,6 +38,7 @@ class Toy:
         self.is_up = True
         self.stands_still = False
         self.is_told = True
+        self.terminated = False
         self.told: list[Roll] = []
 
     async def start(self) -> Probe:
@@ -49,7 +50,11 @@ class Toy:
         return _holds
 
     async def terminate(self) -> Probe:
+        self.terminated = True
         return _holds
+
+    def logs(self, _: int) -> tuple[str, ...]:
+        return ()
 
     def change(self, roll: Roll) -> None:
         assert not self.is_up
@@ -78,11 +83,24 @@ class Toy:
 
 
 class Keeper:
-    """An admin that returns the given sessions of the node in turn; with `is_over` it cannot end one."""
+    """An admin that returns the given sessions of the node in turn; with `is_over` it cannot end one.
 
-    def __init__(self, *then: int | None, is_over: bool = True) -> None:
+    The node has a replica until it was looked for `looks` times.
+    """
+
+    absent: frozenset[Address] = frozenset()
+
+    def __init__(self, *then: int | None, is_over: bool = True, looks: int = 0) -> None:
         self._sessions = [SESSION, *then]
         self._is_over = is_over
+        self._looks = looks
+
+    async def is_vacant(self, _: BrokerId) -> bool:
+        self._looks -= 1
+        return self._looks < 0
+
+    async def forget(self, _: BrokerId) -> Probe:
+        return _holds
 
     async def session_of(self, _: BrokerId) -> int | None:
         return self._sessions.pop(0) if len(self._sessions) > 1 else self._sessions[0]
@@ -240,3 +258,24 @@ def test_broker_that_reports_dir_failure_late_is_restarted(
         assert node.life == 2
 
     findings_of(scene)
+
+
+@pytest.mark.parametrize(("looks", "proof"), [(1, "acts: seen"), (1000, "no-effect: replicas were left on it")])
+def test_broker_leaves_once_it_has_no_replicas(looks: int, proof: str) -> None:
+    """One that left is not started when the run is healed, one that could not leave stays."""
+    leaves = looks == 1
+    keeper = Keeper(looks=looks)
+
+    async def scene(faults: NodeFaults, node: Toy) -> None:
+        node.is_told = False
+        fault = Decommission()
+        await faults.do(window(fault), fault, ONE)
+        await asyncio.sleep(3 * LOOK_S)
+        assert node.terminated == leaves
+        await faults.undo(window(fault), fault, ONE)
+        await faults.heal()
+        assert node.is_up == (not leaves)
+        assert faults.keeps_down(ONE) == leaves
+
+    assert findings_of(scene, keeper) == [proof]
+    assert keeper.absent == ({"b1"} if leaves else set())

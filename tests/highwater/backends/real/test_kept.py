@@ -31,7 +31,7 @@ from highwater.runs.run import Judged, judge
 from highwater.runs.summary import Summary, of_failure
 from highwater.runs.workers import Task
 from history.history import History
-from nemesis.faults import DiskFull, PowerLoss, Roll
+from nemesis.faults import AnyFault, Decommission, DiskFull, Join, PowerLoss, Roll
 from nemesis.schedule import Window
 from nemesis.targets import Named
 from reference.messages import IsrMember, PartitionState
@@ -180,8 +180,8 @@ def test_repeated_run_that_is_not_live_again_ends_its_cluster(monkeypatch: pytes
     assert [(cluster.runs, cluster.closed) for cluster in kept.clusters] == [(2, True), (1, True)]
 
 
-@pytest.mark.parametrize("fault", [PowerLoss(), Roll(), DiskFull(dir=0)])
-def test_fault_that_outlasts_its_run_is_refused_a_shared_cluster(fault: PowerLoss | Roll | DiskFull) -> None:
+@pytest.mark.parametrize("fault", [PowerLoss(), Roll(), DiskFull(dir=0), Join(), Decommission()])
+def test_fault_that_outlasts_its_run_is_refused_a_shared_cluster(fault: AnyFault) -> None:
     plan = seed(1)
     window = Window(id="w", kind="k", at_ms=0, until_ms=9, fault=fault, target=Named(brokers=(1,)))
 

@@ -16,6 +16,7 @@ from highwater.errors import HarnessError
 from highwater.rig.backend import Run
 from highwater.rig.commits import AnyCommit
 from highwater.rig.scene import scene_of
+from reference.types import Address
 from tests.zookeeper.test_process_backend import PROVENANCE, plan
 
 
@@ -92,6 +93,8 @@ class Ended:
 
 class Alone:
     """A cluster whose brokers find no controller."""
+
+    absent: frozenset[Address] = frozenset()
 
     async def gathered(self) -> bool:
         return False

@@ -139,7 +139,7 @@ def _hooks_needed(fault: AnyFault) -> tuple[Hook, ...]:
             return ("kill", "start")
         case faults.Shutdown(protocol="legacy" | "kip343"):
             return ()
-        case faults.Roll():
+        case faults.Roll() | faults.Join() | faults.Decommission():
             return ()
         case faults.Shutdown():
             return ("terminate", "kill", "start")

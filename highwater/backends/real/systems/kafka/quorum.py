@@ -45,6 +45,8 @@ _FEATURES_VERSION = 3  # the first of ApiVersions with features
 _UPDATE_FEATURES = 57
 _EXISTS = 36  # TOPIC_ALREADY_EXISTS
 _ADD_VOTER, _REMOVE_VOTER = 80, 81  # KIP-853
+_UNREGISTER_BROKER = 64
+_FORGOTTEN = ("error 0:", "error 102:")  # 102: BROKER_ID_NOT_REGISTERED, the answer to an earlier request was lost
 _LOOK_S = 0.3
 _CHANGE_MS = 10_000  # until a request that changes the voters is answered
 _CHANGE_S_MAX = 60.0  # until one was done: a quorum may have to be elected first
@@ -116,6 +118,10 @@ class _Changed(Struct, frozen=True, kw_only=True):
     error_message: str | None = None
 
 
+class _Unregister(Struct, frozen=True, kw_only=True):
+    broker_id: int
+
+
 class _AskedFeatures(Struct, frozen=True, kw_only=True):
     client_software_name: str = "highwater"
     client_software_version: str = "1"
@@ -163,21 +169,26 @@ class QuorumCluster(Uncoordinated):
         self._seen = MemoryZooKeeper()
 
     async def gathered(self) -> bool:
-        """Whether every broker serves and lists all brokers, and the quorum has a leader."""
-        served = await asyncio.gather(*(asyncio.to_thread(served_version, w, ApiKey.METADATA) for w in self._brokers.values()))
+        """Whether every broker that is not absent serves and lists all of these, and the quorum has a leader."""
+        present = self._present()
+        served = await asyncio.gather(*(asyncio.to_thread(served_version, w, ApiKey.METADATA) for w in present.values()))
         if None in served:
             return False
-        metadata_of_broker = await self._told(partitions=False)
-        everybody = {int(node.removeprefix("b")) for node in self._brokers}
-        listed = all(answer is not None and {*answer.brokers} == everybody for answer in metadata_of_broker.values())
+        told = await self._told(partitions=False)
+        ids = {int(node.removeprefix("b")) for node in present}
+        listed = all(answer is not None and {*answer.brokers} == ids for node, answer in told.items() if node in present)
         return listed and await self._has_controller()
+
+    def _present(self) -> dict[Address, HostPort]:
+        """The brokers that are in the cluster now."""
+        return {node: where for node, where in self._brokers.items() if node not in self.absent}
 
     async def _has_controller(self) -> bool:
         return await self._leader() is not None
 
     async def create_topics(self, scene: Scene) -> None:
         """Create the topics of the scene by a request to the first broker, which hands it on to the controller."""
-        for result in await asyncio.to_thread(create, next(iter(self._brokers.values())), self._new_topics(scene)):
+        for result in await asyncio.to_thread(create, next(iter(self._present().values())), self._new_topics(scene)):
             if result.error_code not in (0, _EXISTS):  # an answer may have been lost, and the cluster is new
                 raise HarnessError(f"creating topic {result.name}: error {result.error_code}: {result.error_message}")
 
@@ -228,17 +239,39 @@ class QuorumCluster(Uncoordinated):
         """Raise metadata.version to the highest that all brokers know; None while not all serve, or a controller refuses."""
         if not await self.gathered():
             return None
-        known = await asyncio.gather(*(asyncio.to_thread(_features_of, address) for address in self._brokers.values()))
+        present = self._present().values()
+        known = await asyncio.gather(*(asyncio.to_thread(_features_of, address) for address in present))
         highest = [feature.max_version for features in known for feature in features.supported_features if feature.name == LEVEL]
-        if len(highest) < len(self._brokers):
+        if len(highest) < len(present):
             return None
         level = min(highest)
         final = {
             feature.max_version_level for features in known for feature in features.finalized_features if feature.name == LEVEL
         }
-        if final != {level} and not await asyncio.to_thread(_raise_level, next(iter(self._brokers.values())), level):
+        if final != {level} and not await asyncio.to_thread(_raise_level, next(iter(present)), level):
             return None
         return f"{LEVEL} is {level}, before {', '.join(map(str, sorted(final)))}"
+
+    async def is_vacant(self, broker: BrokerId) -> bool:
+        """Whether no broker tells of a partition with a replica on this one; False if nobody answers."""
+        told = [answer for answer in (await self._told(partitions=True, internal=True)).values() if answer is not None]
+        return bool(told) and not any(broker in state.replicas for answer in told for state in answer.partitions)
+
+    async def forget(self, broker: BrokerId) -> Probe:
+        """Ask for a broker that is down to be unregistered; the probe sees whether it is."""
+        asked = _Unregister(broker_id=broker)
+
+        async def probe() -> Proof:
+            began_s = monotonic()
+            while True:
+                answer = await self._error_of_change(_UNREGISTER_BROKER, asked)
+                if answer.startswith(_FORGOTTEN):
+                    return Proof(True, "it is not registered")
+                if monotonic() - began_s > _CHANGE_S_MAX:
+                    return Proof(False, f"it could not be unregistered; the last answer: {answer}")
+                await asyncio.sleep(_LOOK_S)
+
+        return probe
 
     async def leave(self, server: Address) -> Probe:
         """Ask for a controller to be removed from the voters (KIP-853); the probe sees whether it is."""
@@ -276,7 +309,7 @@ class QuorumCluster(Uncoordinated):
         return probe
 
     async def _error_of_change(self, api: int, asked: Struct) -> str:
-        """Ask a broker that answers, which hands it on to the controller, to change the voters; the error, in words."""
+        """Ask a broker that answers, which hands it on to the controller, for a change; the error, in words."""
         serving = await self._described()
         if not serving:
             return "none: no broker describes the quorum"
@@ -346,7 +379,7 @@ def _raise_level(address: HostPort, level: int) -> bool:
 
 
 def _error_of_change(address: HostPort, api: int, asked: Struct) -> str:
-    """Ask this broker, which hands it on to the controller, to change the voters; the error that it answers, in words."""
+    """Ask this broker, which hands it on to the controller, for a change; the error that it answers, in words."""
     try:
         answer = ask(address, api, 0, asked, _Changed, timeout_s=_CHANGE_MS / 1000)
     except (OSError, WireError) as error:

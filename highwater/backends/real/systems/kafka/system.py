@@ -49,6 +49,9 @@ NAME = "kafka"
 _REQUESTS = ("fetch", "epoch-end", "write-txn-markers", "api-versions")
 _COMMANDS = ("leader-and-isr", "stop-replica", "update-metadata", "controlled-shutdown", "alter-partition")
 _OF_QUORUM = (*AMONG_BROKERS - {*_COMMANDS[:4]}, QUORUM_FETCH)
+CONTROLS_TOO = (
+    "each broker is a controller, too, and does not come or go alone: let controllers run apart, as with kafka:4.1.0-apart3"
+)
 BESIDE_HEAP_MB = 512  # of the memory of a container
 
 
@@ -155,6 +158,8 @@ class Kafka:
                 return ONE_PROTOCOL
             case faults.Pause() | faults.Crash() | faults.Restart() | faults.Shutdown() | faults.Roll():
                 return None
+            case faults.Join() | faults.Decommission():
+                return None if self._has_servers else CONTROLS_TOO
             case faults.DirUnreadable() | faults.DirFile() | faults.DiskFull():
                 return None
             case _:
@@ -171,6 +176,8 @@ class Kafka:
                     return f"{words} cuts the files of a broker back, those of other runs among them"
                 case faults.Roll():
                     return f"{words} makes a broker another release"
+                case faults.Join() | faults.Decommission():
+                    return f"{words} changes which brokers the cluster has"
                 case faults.DirUnreadable() | faults.DiskFull():
                     return f"{words} needs brokers that were started for it"
                 case _:
