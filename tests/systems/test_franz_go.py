@@ -64,7 +64,7 @@ def test_franz_go_processes_exactly_once_on_kfake(kfake_cluster: Callable[..., P
 @pytest.mark.parametrize(
     "name",
     [
-        "failover-quorum",
+        "failover",
         "transactions",
         "groups",
         "groups-auto-commit",
