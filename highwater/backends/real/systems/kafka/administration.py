@@ -39,6 +39,6 @@ def _client_of(plan: Plan, release: Release) -> str:
 
 
 def _named(plan: Plan) -> str | None:
-    """The version of the Java client that the plan names; None if its clients are of another library."""
-    library, _, version = ("", "", "") if plan.workload.client is UNSET else plan.workload.client.partition(":")
-    return version if library == java.NAME else None
+    """The version of the Java client that the plan names; None if it names no library, or another one."""
+    name, _, version = ("" if plan.workload.client is UNSET else plan.workload.client).partition(":")
+    return version if name == java.NAME else None
