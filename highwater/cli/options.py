@@ -170,7 +170,7 @@ JarsOption = Annotated[
 
 Client = Annotated[
     str | None,
-    typer.Option("--client", metavar="NAME:VERSION", help="Library of clients in place of librdkafka: java:4.1.0."),
+    typer.Option("--client", metavar="NAME:VERSION", help="Library of clients, not librdkafka: java:4.1.0, franz-go:1.22.3."),
 ]
 
 

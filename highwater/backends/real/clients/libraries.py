@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import UNSET
 
-from highwater.backends.real.clients import java
+from highwater.backends.real.clients import franz_go, java
 from highwater.backends.real.clients.kafka import KafkaClient
 from highwater.backends.real.clients.piped import PipedClient, PipedWorker
 from highwater.backends.real.clients.settings import NONE, Settings
@@ -31,7 +31,7 @@ class Library(Protocol):
         """Raise UsageError if this version of the library cannot be asked for."""
 
     def lacks(self, version: str) -> Collection[str]:
-        """The workloads of WORKLOADS that this version does not perform."""
+        """The workloads of WORKLOADS, and memberships of groups, that this version does not perform."""
 
     def missing(self, version: str) -> str | None:
         """What this machine lacks to run it, in a sentence; None if nothing."""
@@ -40,7 +40,7 @@ class Library(Protocol):
         """The command line of the process, which speaks as piped.py says. HarnessError if it cannot be made. May take minutes."""
 
 
-LIBRARIES: Mapping[str, Library] = {library.NAME: library for library in (java,)}  # beside librdkafka, which a plan does not name
+LIBRARIES: Mapping[str, Library] = {library.NAME: library for library in (java, franz_go)}  # beside librdkafka, which has no name
 
 
 def refusal(plan: Plan) -> str | None:
@@ -54,6 +54,8 @@ def refusal(plan: Plan) -> str | None:
     if plan.workload.auto_commit is not UNSET and plan.workload.auto_commit.after != "next-poll":
         return f"client {named} commits automatically what earlier polls gave (after: next-poll), not at once (after: delivery)"
     lacks = library.lacks(version)
+    if plan.workload.membership is not UNSET and plan.workload.membership in lacks:
+        return f"client {named} has no members with membership {plan.workload.membership!r}"
     if workload in WORKLOADS and workload not in lacks:
         return None
     if workload == SHARE_GROUPS:
