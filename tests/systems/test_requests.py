@@ -86,7 +86,7 @@ def test_other_late_requests_break_nothing(name: str, tmp_path: Path) -> None:
         pytest.param("groups-static", marks=pytest.mark.systems_all),
         pytest.param("process-coordinator-assigns", marks=pytest.mark.systems_all),
         pytest.param("transactions", marks=pytest.mark.systems_all),
-        pytest.param("failover-quorum", marks=pytest.mark.systems_all),
+        pytest.param("failover", marks=pytest.mark.systems_all),
     ],
 )
 def test_java_client_performs_every_workload(name: str, tmp_path: Path) -> None:
