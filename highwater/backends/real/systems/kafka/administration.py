@@ -19,7 +19,7 @@ def unadministrable(plan: Plan, versions: Versions[Release]) -> str | None:
     if old is not None:
         return f"kafka {old.version} has no requests that move partitions, which came with 2.4 (KIP-455)"
     release = versions.every[0]
-    if plan.workload.client is UNSET and number_of(release) < java.FIRST:
+    if _named(plan) is None and number_of(release) < java.FIRST:
         return f"kafka {release.version} is administered by a Java client of 2.5 or later: add --client {java.NAME}:3.9.1"
     return java.missing(_client_of(plan, release))
 
@@ -35,4 +35,10 @@ def administrators_of(plan: Plan, release: Release) -> Administrators:
 
 def _client_of(plan: Plan, release: Release) -> str:
     """The version of the Java client that administers."""
-    return release.jars if plan.workload.client is UNSET else plan.workload.client.partition(":")[2]
+    return _named(plan) or release.jars
+
+
+def _named(plan: Plan) -> str | None:
+    """The version of the Java client that the plan names; None if it names no library, or another one."""
+    name, _, version = ("" if plan.workload.client is UNSET else plan.workload.client).partition(":")
+    return version if name == java.NAME else None
