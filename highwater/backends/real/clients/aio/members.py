@@ -110,7 +110,8 @@ class Members:
         except Exception as error:  # noqa: BLE001 (whatever went wrong ends this transaction)
             heard.update(told_error(error))
             await self._producer.give_up()
-        enter_offsets(sent, heard)
+        if not enter_offsets(sent, heard):
+            await self._producer.give_up()
         if "error" in heard:
             await self._rewind()
         else:

@@ -88,17 +88,20 @@ async def _drop(owner: Owner, producer: AIOKafkaProducer) -> None:
 Sent = list[tuple[list[object], asyncio.Future[object]]]  # the two places of an answer, and the result that gives the first
 
 
-def enter_offsets(sent: Sent, heard: Heard) -> None:
-    """Enter the offset of each record that was delivered as the first of its two places.
+def enter_offsets(sent: Sent, heard: Heard) -> bool:
+    """Enter the offset of each record that was delivered as the first of its two places. False after a new error.
 
-    Of a commit that was confirmed although a record was not, nobody knows what it means.
+    aiokafka commits what was delivered, though other records of the transaction were refused, and goes on with sequences that
+    have a gap. So of a commit that was confirmed although a record was not, nobody knows what it means.
     """
+    is_new = "error" not in heard
     for placed, result in sent:
         error = result.exception() if result.done() else LateError()
         if error is None:
             placed[0] = getattr(result.result(), "offset", None)
         elif "error" not in heard:
             heard.update(told_error(error))
+    return not is_new or "error" not in heard
 
 
 class Transactions:
@@ -133,7 +136,8 @@ class Transactions:
         except Exception as error:  # noqa: BLE001 (whatever went wrong ends this transaction)
             heard.update(told_error(error))
             await self._producer.give_up()
-        enter_offsets(results, heard)
+        if not enter_offsets(results, heard):
+            await self._producer.give_up()
         if "error" in heard:
             heard["at_end"] = False
             await self._back_to({} if heard["attempts"] else before)
