@@ -17,7 +17,6 @@ from workloads.registry import SHARE_GROUPS
 NAME = "aiokafka"
 FIRST = (0, 10)  # needs no kafka-python
 COMMITS_AFTER = "delivery"  # automatically: it commits where the application is, at any time
-REFUSES = ("cooperative", "consumer")  # memberships: it knows neither KIP-429 nor KIP-848
 _PROGRAM = Path(__file__).parent / "aio"
 _INSTALL_S_MAX = 300.0
 # The program is a package that stands alone; its neighbours, which have names of other packages, are not to be found.
@@ -44,8 +43,8 @@ def check(version: str) -> None:
 
 
 def lacks(version: str) -> tuple[str, ...]:
-    """The workloads that the release does not perform."""
-    return (SHARE_GROUPS,)
+    """The workloads and memberships that the release does not perform: it knows neither KIP-429 nor KIP-848."""
+    return (SHARE_GROUPS, "cooperative", "consumer")
 
 
 def missing(version: str) -> str | None:

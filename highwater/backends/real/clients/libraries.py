@@ -31,7 +31,7 @@ class Library(Protocol):
         """Raise UsageError if this version of the library cannot be asked for."""
 
     def lacks(self, version: str) -> Collection[str]:
-        """The workloads of WORKLOADS that this version does not perform."""
+        """The workloads of WORKLOADS, and memberships of groups, that this version does not perform."""
 
     def missing(self, version: str) -> str | None:
         """What this machine lacks to run it, in a sentence; None if nothing."""
@@ -43,9 +43,7 @@ class Library(Protocol):
 LIBRARIES: Mapping[str, Library] = {
     library.NAME: library for library in (java, aio_kafka)
 }  # beside librdkafka, which a plan does not name
-# Where libraries differ: what they commit automatically, and memberships that they do not know.
-_COMMITS_AFTER = {aio_kafka.NAME: aio_kafka.COMMITS_AFTER}
-_REFUSED_MEMBERSHIPS = {aio_kafka.NAME: aio_kafka.REFUSES}
+_COMMITS_AFTER = {aio_kafka.NAME: aio_kafka.COMMITS_AFTER}  # what others commit automatically, earlier polls gave
 
 
 def refusal(plan: Plan) -> str | None:
@@ -61,9 +59,9 @@ def refusal(plan: Plan) -> str | None:
         if after == "delivery":
             return f"client {named} commits automatically what polls gave, at once (after: delivery), not after the next poll"
         return f"client {named} commits automatically what earlier polls gave (after: next-poll), not at once (after: delivery)"
-    if plan.workload.membership is not UNSET and plan.workload.membership in _REFUSED_MEMBERSHIPS.get(library.NAME, ()):
-        return f"client {named} has no members of groups with membership: {plan.workload.membership}"
     lacks = library.lacks(version)
+    if plan.workload.membership is not UNSET and plan.workload.membership in lacks:
+        return f"client {named} has no members with membership {plan.workload.membership!r}"
     if workload in WORKLOADS and workload not in lacks:
         return None
     if workload == SHARE_GROUPS:

@@ -75,7 +75,7 @@ def test_unfit_release_is_refused(client: str, message: str) -> None:
 
 @pytest.mark.parametrize("membership", ["cooperative", "consumer"])
 def test_membership_that_it_does_not_know_is_refused(membership: Membership) -> None:
-    message = f"client aiokafka:0.12.0 has no members of groups with membership: {membership}"
+    message = f"client aiokafka:0.12.0 has no members with membership {membership!r}"
 
     assert libraries.refusal(plan_with("aiokafka:0.12.0", membership=membership)) == message
     assert libraries.refusal(plan_with("aiokafka:0.12.0", membership="static")) is None
