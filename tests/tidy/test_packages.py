@@ -68,7 +68,7 @@ def _third_parties(package: str) -> dict[str, str]:
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [n.name for n in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.module:
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:  # a relative import is of our own
                 names = [node.module]
             for top in {n.split(".")[0] for n in names} - set(PACKAGES) - set(sys.stdlib_module_names):
                 found[top] = source.name

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import UNSET
 
-from highwater.backends.real.clients import franz_go, java
+from highwater.backends.real.clients import aio_kafka, franz_go, java
 from highwater.backends.real.clients.kafka import KafkaClient
 from highwater.backends.real.clients.piped import PipedClient, PipedWorker
 from highwater.backends.real.clients.settings import NONE, Settings
@@ -40,7 +40,8 @@ class Library(Protocol):
         """The command line of the process, which speaks as piped.py says. HarnessError if it cannot be made. May take minutes."""
 
 
-LIBRARIES: Mapping[str, Library] = {library.NAME: library for library in (java, franz_go)}  # beside librdkafka, which has no name
+LIBRARIES: Mapping[str, Library] = {library.NAME: library for library in (java, franz_go, aio_kafka)}  # beside librdkafka
+_COMMITS_AFTER = {aio_kafka.NAME: aio_kafka.COMMITS_AFTER}  # what others commit automatically, earlier polls gave
 
 
 def refusal(plan: Plan) -> str | None:
@@ -51,7 +52,10 @@ def refusal(plan: Plan) -> str | None:
         return f"the workload {SHARE_GROUPS!r} needs the Java client: --client {wanted}" if workload == SHARE_GROUPS else None
     library, version = _library(named)
     library.check(version)
-    if plan.workload.auto_commit is not UNSET and plan.workload.auto_commit.after != "next-poll":
+    after = _COMMITS_AFTER.get(library.NAME, "next-poll")
+    if plan.workload.auto_commit is not UNSET and plan.workload.auto_commit.after != after:
+        if after == "delivery":
+            return f"client {named} commits automatically what polls gave, at once (after: delivery), not after the next poll"
         return f"client {named} commits automatically what earlier polls gave (after: next-poll), not at once (after: delivery)"
     lacks = library.lacks(version)
     if plan.workload.membership is not UNSET and plan.workload.membership in lacks:
