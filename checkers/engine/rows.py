@@ -185,10 +185,12 @@ class Call(NamedTuple):
 def calls(rows: list[OperationRow]) -> list[Call]:
     """Pair clients' invocations with completions by process, in order of completion; calls without a completion come last.
 
+    A call whose process goes on without a completion stays open: the completion may be of an earlier topic with the same name.
     A completion without an invocation is left out: `checkers.validity.assumptions` reports it.
     """
     paired: list[Call] = []
     waiting: dict[int, list[OperationRow]] = {}
+    left_open: list[list[OperationRow]] = []
     start, count = 0, len(rows)
     while start < count:
         first = rows[start]
@@ -196,11 +198,13 @@ def calls(rows: list[OperationRow]) -> list[Call]:
         while end < count and rows[end].at == first.at:
             end += 1
         if first.type == "invoke":
+            if first.process in waiting:
+                left_open.append(waiting[first.process])
             waiting[first.process] = rows[start:end]
         elif invocation := waiting.pop(first.process, None):
             paired.append(_call_of(invocation, rows[start:end]))
         start = end
-    open_calls = sorted(waiting.values(), key=lambda invocation: invocation[0].at)
+    open_calls = sorted([*left_open, *waiting.values()], key=lambda invocation: invocation[0].at)
     return paired + [_call_of(invocation, []) for invocation in open_calls]
 
 
