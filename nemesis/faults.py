@@ -247,7 +247,7 @@ class Decommission(Fault, frozen=True, kw_only=True, tag="decommission"):
     """The broker leaves the cluster for good: it is shut down once no partition has a replica on it, and never started again.
 
     An administrator moves its replicas away. If one is left on it at the fault's end, the broker stays. A cluster that remembers
-    its brokers is told to forget it (UnregisterBroker of KIP-500).
+    its brokers is told to forget it (Kafka's UnregisterBroker).
     """
 
 

@@ -15,7 +15,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     """The part of a run's manifest that a checker may use. Times are in ns; None if the run ended before that time."""
 
     promise: Promise
-    brokers: tuple[str, ...]
+    brokers: tuple[str, ...]  # but those that left the cluster for good
     assignments: tuple[Assignment, ...]
     outcome: Outcome
     healed_at_ns: int | None

@@ -4,10 +4,17 @@ The promises of a topic end when its deletion is requested or its znode is delet
 partition end when its removal is requested (V3 §H).
 """
 
+from collections.abc import Iterable
+
 from reference.coordination import paths
-from reference.types import NO_TOPIC_ID, TopicId, TopicPartition, topic_of, topic_partition
+from reference.types import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition, topic_of, topic_partition
 
 _BELOW = f"{paths.TOPICS}/"
+
+
+def brokers_named(topics: Iterable[tuple[str, bytes]]) -> frozenset[BrokerId]:
+    """The brokers on which these topics (name, bytes of the znode) have replicas."""
+    return frozenset(broker for topic, data in topics for _, replicas in paths.decode_topic(topic, data) for broker in replicas)
 
 
 class TopicIds:

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
 from typing import assert_never
 
 from highwater.backends.real.fault_links import REFUSED
 from highwater.backends.real.proving import Proving
-from highwater.backends.real.site import ClockCondition, DirCondition, Node, Probe, Proof, Site
+from highwater.backends.real.site import ClockCondition, DirCondition, Node, Probe, Proof, Site, looking_again
 from highwater.backends.real.systems.port import Coordination, Levelled
 from highwater.backends.real.zookeeper.expiry import OverError, SilenceError
 from highwater.rig.nemesis import Nemesis
@@ -443,16 +442,13 @@ def _not_measured(silence: SilenceError) -> Probe:
 def _probe_that_raises_level(cluster: Levelled) -> Probe:
     """A probe that raises the feature level of a cluster, as soon as that can be done."""
 
-    async def probe() -> Proof:
-        began_s = monotonic()
-        while monotonic() - began_s < LEVEL_S_MAX:
-            level = await cluster.raise_level()
-            if level is not None:
-                return Proof(True, level)
-            await asyncio.sleep(LOOK_S)
+    async def look() -> Proof:
+        level = await cluster.raise_level()
+        if level is not None:
+            return Proof(True, level)
         return Proof(False, f"the cluster's feature level could not be raised within {LEVEL_S_MAX:.0f} s")
 
-    return probe
+    return looking_again(look, seconds=LEVEL_S_MAX)
 
 
 async def _not_empty() -> Proof:

@@ -12,7 +12,9 @@ A backend refuses a plan before the run if its site cannot do what the plan asks
 `HarnessError`.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from time import monotonic
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -45,6 +47,19 @@ class Proof(Struct, frozen=True):
 
 
 Probe = Callable[[], Awaitable[Proof]]
+LOOK_AGAIN_S = 0.3
+
+
+def looking_again(look: Probe, *, seconds: float) -> Probe:
+    """A probe that looks again and again until what it looks for holds, at most so long; it finds what the last look found."""
+
+    async def probe() -> Proof:
+        began_s = monotonic()
+        while not (proof := await look()).holds and monotonic() - began_s <= seconds:
+            await asyncio.sleep(LOOK_AGAIN_S)
+        return proof
+
+    return probe
 
 
 class Pick(Struct, frozen=True, kw_only=True):

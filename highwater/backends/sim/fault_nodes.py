@@ -20,6 +20,7 @@ from highwater.backends.sim.zk import ZooKeeper
 from highwater.plans.plan import Plan
 from highwater.rig.nemesis import Holds, Nemesis
 from highwater.rig.releases import rolled
+from highwater.rig.topics import brokers_named
 from nemesis.faults import (
     ClockDrift,
     ClockFault,
@@ -250,8 +251,7 @@ class ProcessFaults:
     def _has_replicas(self, node: NodeHost) -> bool:
         """Whether a topic names the broker, or a log is in its directories."""
         topics = self._server.tree.nodes[paths.TOPICS].children
-        znodes = ((topic, self._server.tree.nodes[paths.topic_path(topic)]) for topic in topics)
-        named = {broker for topic, znode in znodes for _, of in paths.decode_topic(topic, znode.data) for broker in of}
+        named = brokers_named((topic, self._server.tree.nodes[paths.topic_path(topic)].data) for topic in topics)
         return node.config.broker in named or any(directory.logs for directory in node.disk.dirs)
 
     def _end_decommission(self, node: NodeHost, life: int) -> None:

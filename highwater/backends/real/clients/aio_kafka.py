@@ -12,11 +12,12 @@ from pathlib import Path
 
 from highwater.backends.real.systems.kafka import jars
 from highwater.errors import HarnessError, UsageError
+from workloads.parameters import CommitsAfter
 from workloads.registry import SHARE_GROUPS
 
 NAME = "aiokafka"
 FIRST = (0, 10)  # needs no kafka-python
-COMMITS_AFTER = "delivery"  # automatically: it commits where the application is, at any time
+COMMITS_AFTER: CommitsAfter = "delivery"  # it commits where the application is, at any time
 _PROGRAM = Path(__file__).parent / "aio"
 _INSTALL_S_MAX = 300.0
 # The program is a package that stands alone; its neighbours, which have names of other packages, are not to be found.

@@ -18,9 +18,11 @@ import msgspec
 
 from highwater.backends.real.systems.kafka import jars
 from highwater.errors import HarnessError, UsageError
+from workloads.parameters import CommitsAfter
 from workloads.registry import SHARE_GROUPS
 
 NAME = "franz-go"
+COMMITS_AFTER: CommitsAfter = "next-poll"
 FIRST = (1, 20, 0)  # of an older one nobody tried whether the program compiles
 COORDINATOR_ASSIGNS_SINCE = (1, 22, 0)  # before, groups of KIP-848 are a beta that a context opts into
 _MODULE = "github.com/twmb/franz-go"
@@ -49,8 +51,6 @@ class _Go(msgspec.Struct):
 
     version: str = msgspec.field(name="GOVERSION", default="")
     toolchain: str = msgspec.field(name="GOTOOLCHAIN", default="")
-    platform: str = msgspec.field(name="GOOS", default="")
-    processor: str = msgspec.field(name="GOARCH", default="")
 
 
 def check(version: str) -> None:

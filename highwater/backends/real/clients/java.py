@@ -14,9 +14,11 @@ from pathlib import Path
 from highwater.backends.real.systems.kafka import jars
 from highwater.backends.real.systems.kafka.releases import number_of, release_named
 from highwater.errors import HarnessError, UsageError
+from workloads.parameters import CommitsAfter
 from workloads.registry import SHARE_GROUPS
 
 NAME = "java"
+COMMITS_AFTER: CommitsAfter = "next-poll"
 FIRST = (2, 5)  # its producers commit with the generation of a group (KIP-447)
 SHARES_SINCE = "4.2.0"  # the first release whose share consumer is stable (KIP-932)
 _SOURCES = "jvm"  # the folder beside this module

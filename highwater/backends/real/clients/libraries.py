@@ -15,6 +15,7 @@ from highwater.errors import UsageError
 from highwater.plans.plan import Plan
 from history.errors import unknown
 from reference.types import Address
+from workloads.parameters import CommitsAfter
 from workloads.registry import COMPACTED, OF_SESSIONS, SHARE_GROUPS
 
 WORKLOADS = ("produce-consume", "admin-storm", "create-delete", *OF_SESSIONS, COMPACTED)  # in the order of sentences
@@ -26,6 +27,10 @@ class Library(Protocol):
     @property
     def NAME(self) -> str:  # noqa: N802 (a constant of the module)
         """As a plan names it."""
+
+    @property
+    def COMMITS_AFTER(self) -> CommitsAfter:  # noqa: N802 (a constant of the module)
+        """What a member that commits automatically commits: what earlier polls gave, or what a poll gives, at once."""
 
     def check(self, version: str) -> None:
         """Raise UsageError if this version of the library cannot be asked for."""
@@ -41,7 +46,6 @@ class Library(Protocol):
 
 
 LIBRARIES: Mapping[str, Library] = {library.NAME: library for library in (java, franz_go, aio_kafka)}  # beside librdkafka
-_COMMITS_AFTER = {aio_kafka.NAME: aio_kafka.COMMITS_AFTER}  # what others commit automatically, earlier polls gave
 
 
 def refusal(plan: Plan) -> str | None:
@@ -52,9 +56,8 @@ def refusal(plan: Plan) -> str | None:
         return f"the workload {SHARE_GROUPS!r} needs the Java client: --client {wanted}" if workload == SHARE_GROUPS else None
     library, version = _library(named)
     library.check(version)
-    after = _COMMITS_AFTER.get(library.NAME, "next-poll")
-    if plan.workload.auto_commit is not UNSET and plan.workload.auto_commit.after != after:
-        if after == "delivery":
+    if plan.workload.auto_commit is not UNSET and plan.workload.auto_commit.after != library.COMMITS_AFTER:
+        if library.COMMITS_AFTER == "delivery":
             return f"client {named} commits automatically what polls gave, at once (after: delivery), not after the next poll"
         return f"client {named} commits automatically what earlier polls gave (after: next-poll), not at once (after: delivery)"
     lacks = library.lacks(version)

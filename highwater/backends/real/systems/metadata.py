@@ -123,6 +123,12 @@ def transaction_open_at(address: HostPort) -> str | None:
     return next((f"transaction {entry.transactional_id} is open" for entry in answer.transaction_states), None)
 
 
+def know_each_other(told: Mapping[Address, BrokerMetadata | None], present: Collection[Address]) -> bool:
+    """Whether each of these brokers answers, and lists all of them and no other."""
+    ids = {int(node.removeprefix("b")) for node in present}
+    return all(answer is not None and {*answer.brokers} == ids for answer in (told[node] for node in present))
+
+
 def unwhole(told: Mapping[Address, BrokerMetadata | None], free: Collection[str]) -> str | None:
     """Why the brokers, as they tell it, are no cluster on which the next run can begin, in a sentence; None if they are.
 

@@ -6,7 +6,14 @@ from typing import Final
 
 from highwater.backends.real.cluster_state import EndState
 from highwater.backends.real.site import HostPort
-from highwater.backends.real.systems.metadata import VERSION_MAX, BrokerMetadata, served_version, told_by, unwhole
+from highwater.backends.real.systems.metadata import (
+    VERSION_MAX,
+    BrokerMetadata,
+    know_each_other,
+    served_version,
+    told_by,
+    unwhole,
+)
 from highwater.backends.real.zookeeper.admin import Admin
 from highwater.errors import HarnessError
 from highwater.rig.scene import Scene
@@ -14,7 +21,7 @@ from highwater.rig.settings import TOPICS, settings_path, settings_payload
 from nemesis.targets import INTERNAL
 from reference.config import TopicSpec
 from reference.coordination import paths
-from reference.coordination.api import Children, Create, Created, Data, GetChildren, GetData, NodeExists
+from reference.coordination.api import Create, Created, Data, GetData, NodeExists
 from reference.types import Address
 from server.wire.clients.apis import ApiKey
 
@@ -41,11 +48,7 @@ class ZooKeeperCluster(Admin):
 
         If topics were created earlier, the broker that registers first would lead all of them (KIP-343).
         """
-        told = await self._told(partitions=False)
-        present = {int(node.removeprefix("b")) for node in self._brokers if node not in self.absent}
-        return all(
-            answer is not None and {*answer.brokers} == present for node, answer in told.items() if node not in self.absent
-        )
+        return know_each_other(await self._told(partitions=False), self._brokers.keys() - self.absent)
 
     async def create_topics(self, scene: Scene) -> None:
         """Create the znodes of the scene's topics, which brokers then discover."""
@@ -72,10 +75,7 @@ class ZooKeeperCluster(Admin):
 
     async def _read_znodes(self) -> tuple[tuple[tuple[str, Data], ...], dict[str, Data]]:
         """The znodes of all topics but internal ones, and those of their partition states."""
-        (listed,) = await self.ask_until_answered(GetChildren(paths.TOPICS))
-        names = [name for name in listed.names if not name.startswith(INTERNAL)] if isinstance(listed, Children) else []
-        answers = await self.ask_until_answered(*(GetData(paths.topic_path(topic)) for topic in names)) if names else ()
-        topics = tuple((topic, znode) for topic, znode in zip(names, answers, strict=True) if isinstance(znode, Data))
+        topics = tuple((topic, znode) for topic, znode in await self.topics() if not topic.startswith(INTERNAL))
         state_paths = [paths.state_path(tp) for topic, znode in topics for tp, _ in paths.decode_topic(topic, znode.data)]
         states = await self.ask_until_answered(*map(GetData, state_paths)) if state_paths else ()
         return topics, {path: state for path, state in zip(state_paths, states, strict=True) if isinstance(state, Data)}

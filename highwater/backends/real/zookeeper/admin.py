@@ -3,11 +3,11 @@
 import asyncio
 import itertools
 from contextlib import suppress
-from time import monotonic
 
-from highwater.backends.real.site import Probe, Proof
+from highwater.backends.real.site import Probe, Proof, looking_again
 from highwater.backends.real.zookeeper.expiry import SilenceError, end_session
 from highwater.errors import HarnessError
+from highwater.rig.topics import brokers_named
 from reference.coordination import paths
 from reference.coordination.api import (
     AnyAnswer,
@@ -122,29 +122,27 @@ class Admin:
         (answer,) = await self.ask_until_answered(GetData(paths.broker_path(broker)))
         return answer.owner if isinstance(answer, Data) else None
 
-    async def is_vacant(self, broker: BrokerId) -> bool:
-        """Whether no topic, of internal ones neither, names this broker. SilenceError if ZooKeeper does not answer."""
+    async def topics(self) -> tuple[tuple[str, Data], ...]:
+        """The names and znodes of all topics, of internal ones too. SilenceError if ZooKeeper does not answer."""
         (listed,) = await self.ask_until_answered(GetChildren(paths.TOPICS))
         names = listed.names if isinstance(listed, Children) else ()
         answers = await self.ask_until_answered(*(GetData(paths.topic_path(topic)) for topic in names)) if names else ()
-        of = (
-            of for name, answer in zip(names, answers, strict=True) if isinstance(answer, Data) for of in _replicas(name, answer)
-        )
-        return not any(broker in replicas for replicas in of)
+        return tuple((topic, znode) for topic, znode in zip(names, answers, strict=True) if isinstance(znode, Data))
+
+    async def is_vacant(self, broker: BrokerId) -> bool:
+        """Whether no topic, of internal ones neither, names this broker. SilenceError if ZooKeeper does not answer."""
+        return broker not in brokers_named((topic, znode.data) for topic, znode in await self.topics())
 
     async def forget(self, broker: BrokerId) -> Probe:
         """Nothing: a broker's registration ends with its session; the probe sees whether it has."""
 
-        async def probe() -> Proof:
-            began_s = monotonic()
-            while monotonic() - began_s < FORGET_S_MAX:
-                with suppress(SilenceError):
-                    if await self.session_of(broker) is None:
-                        return Proof(True, "it is not registered")
-                await asyncio.sleep(AGAIN_S)
+        async def look() -> Proof:
+            with suppress(SilenceError):
+                if await self.session_of(broker) is None:
+                    return Proof(True, "it is not registered")
             return Proof(False, "it is registered")
 
-        return probe
+        return looking_again(look, seconds=FORGET_S_MAX)
 
     async def expire(self, session: int) -> None:
         """End a session of another client. Raises SilenceError if ZooKeeper does not answer, OverError if it has ended."""
@@ -175,8 +173,3 @@ def states_of(tree: MemoryZooKeeper, tps: tuple[TopicPartition, ...]) -> dict[To
         for tp, node in nodes.items()
         if node is not None
     }
-
-
-def _replicas(topic: str, znode: Data) -> tuple[tuple[BrokerId, ...], ...]:
-    """The replicas of each partition of a topic."""
-    return tuple(replicas for _, replicas in paths.decode_topic(topic, znode.data))

@@ -43,8 +43,7 @@ class _Producer:
 
     async def drop(self) -> None:
         """Drop it with all that it has not sent."""
-        self.owner.drop()
-        await self.owner.end(self.producer.client.close(), CLOSE_S)
+        await self.owner.discard(self.producer.client.close())
 
 
 class Logs:

@@ -55,6 +55,11 @@ class Owner:
             await self.call(stop, limit_s)
         self.drop()
 
+    async def discard(self, stop: Coroutine[Any, Any, Any]) -> None:
+        """Drop it with all that it has not sent; then close what is left of it."""
+        self.drop()
+        await self.end(stop, CLOSE_S)
+
     def drop(self) -> None:
         """Cancel its tasks: nothing more is sent."""
         for task in list(self._tasks):

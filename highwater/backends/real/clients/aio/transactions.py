@@ -32,7 +32,7 @@ class TransactionalProducer:
             try:
                 await owner.call(producer.start(), CALL_S)
             except Exception:
-                await _drop(owner, producer)
+                await owner.discard(producer.client.close())
                 raise
             self._owner, self._producer = owner, producer
         return self._producer
@@ -77,12 +77,7 @@ class TransactionalProducer:
             return
         with suppress(Exception):  # it is given up anyway
             await self._owner.call(producer.abort_transaction(), CLOSE_S)
-        await _drop(self._owner, producer)
-
-
-async def _drop(owner: Owner, producer: AIOKafkaProducer) -> None:
-    owner.drop()
-    await owner.end(producer.client.close(), CLOSE_S)
+        await self._owner.discard(producer.client.close())
 
 
 Sent = list[tuple[list[object], asyncio.Future[object]]]  # the two places of an answer, and the result that gives the first

@@ -361,11 +361,7 @@ func (m *members) giveUp() {
 	if m.client == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-	defer cancel()
-	if m.client.AbortBufferedRecords(ctx) == nil {
-		_ = m.client.EndTransaction(ctx, kgo.TryAbort) // the next session has the same transactional id anyway
-	}
+	m.client.abort()
 	m.close()
 }
 

@@ -104,11 +104,7 @@ func (p *producer) giveUp() {
 	if p.client == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-	defer cancel()
-	if p.client.AbortBufferedRecords(ctx) == nil {
-		_ = p.client.EndTransaction(ctx, kgo.TryAbort) // the next producer has the same transactional id anyway
-	}
+	p.client.abort()
 	p.client.shut(closeTime)
 	p.client = nil
 }

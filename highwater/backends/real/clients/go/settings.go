@@ -123,6 +123,15 @@ func (l *link) shut(limit time.Duration) {
 	}
 }
 
+// abort ends the client's transaction, as far as it can: the next client has the same transactional id anyway.
+func (l *link) abort() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	if l.AbortBufferedRecords(ctx) == nil {
+		_ = l.EndTransaction(ctx, kgo.TryAbort)
+	}
+}
+
 // drop lets a client die without a word: what it would say when it is closed reaches nobody.
 func (l *link) drop() {
 	l.dialed.sever()

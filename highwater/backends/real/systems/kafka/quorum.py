@@ -7,15 +7,14 @@ the brokers tell. The leader of the metadata quorum (DescribeQuorum) stands wher
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from time import monotonic
 from types import MappingProxyType
 
 from msgspec import Struct
 
 from highwater.backends.real.cluster_state import EndState
-from highwater.backends.real.site import HostPort, Probe, Proof
+from highwater.backends.real.site import HostPort, Probe, Proof, looking_again
 from highwater.backends.real.systems.kafka import settings
-from highwater.backends.real.systems.metadata import BrokerMetadata, served_version, told_by, unwhole
+from highwater.backends.real.systems.metadata import BrokerMetadata, know_each_other, served_version, told_by, unwhole
 from highwater.backends.real.systems.uncoordinated import Uncoordinated, tree_of
 from highwater.backends.real.systems.zookeeper import topic_settings
 from highwater.errors import HarnessError
@@ -47,7 +46,6 @@ _EXISTS = 36  # TOPIC_ALREADY_EXISTS
 _ADD_VOTER, _REMOVE_VOTER = 80, 81  # KIP-853
 _UNREGISTER_BROKER = 64
 _FORGOTTEN = ("error 0:", "error 102:")  # 102: BROKER_ID_NOT_REGISTERED, the answer to an earlier request was lost
-_LOOK_S = 0.3
 _CHANGE_MS = 10_000  # until a request that changes the voters is answered
 _CHANGE_S_MAX = 60.0  # until one was done: a quorum may have to be elected first
 
@@ -174,10 +172,7 @@ class QuorumCluster(Uncoordinated):
         served = await asyncio.gather(*(asyncio.to_thread(served_version, w, ApiKey.METADATA) for w in present.values()))
         if None in served:
             return False
-        told = await self._told(partitions=False)
-        ids = {int(node.removeprefix("b")) for node in present}
-        listed = all(answer is not None and {*answer.brokers} == ids for node, answer in told.items() if node in present)
-        return listed and await self._has_controller()
+        return know_each_other(await self._told(partitions=False), present) and await self._has_controller()
 
     def _present(self) -> dict[Address, HostPort]:
         """The brokers that are in the cluster now."""
@@ -261,17 +256,13 @@ class QuorumCluster(Uncoordinated):
         """Ask for a broker that is down to be unregistered; the probe sees whether it is."""
         asked = _Unregister(broker_id=broker)
 
-        async def probe() -> Proof:
-            began_s = monotonic()
-            while True:
-                answer = await self._error_of_change(_UNREGISTER_BROKER, asked)
-                if answer.startswith(_FORGOTTEN):
-                    return Proof(True, "it is not registered")
-                if monotonic() - began_s > _CHANGE_S_MAX:
-                    return Proof(False, f"it could not be unregistered; the last answer: {answer}")
-                await asyncio.sleep(_LOOK_S)
+        async def look() -> Proof:
+            answer = await self._error_of_change(_UNREGISTER_BROKER, asked)
+            if answer.startswith(_FORGOTTEN):
+                return Proof(True, "it is not registered")
+            return Proof(False, f"it could not be unregistered; the last answer: {answer}")
 
-        return probe
+        return looking_again(look, seconds=_CHANGE_S_MAX)
 
     async def leave(self, server: Address) -> Probe:
         """Ask for a controller to be removed from the voters (KIP-853); the probe sees whether it is."""
@@ -293,20 +284,16 @@ class QuorumCluster(Uncoordinated):
         Without a quorum an answer takes long, and the faults that follow must not wait for it: so the probe sends the first.
         """
 
-        async def probe() -> Proof:
-            began_s = monotonic()
+        async def look() -> Proof:
             last = await self._error_of_change(api, asked)
-            while True:
-                quorum = await self._quorum()
-                voters = [] if quorum is None else sorted(each.replica_id for each in quorum.current_voters)
-                if voters and (voter in voters) == votes:
-                    return Proof(True, f"the voters are {', '.join(map(str, voters))}")
-                if monotonic() - began_s > _CHANGE_S_MAX:
-                    return Proof(False, f"the voters are {', '.join(map(str, voters)) or 'unknown'}; the last answer: {last}")
-                await asyncio.sleep(_LOOK_S)
-                last = await self._error_of_change(api, asked)
+            quorum = await self._quorum()
+            voters = [] if quorum is None else sorted(each.replica_id for each in quorum.current_voters)
+            names = ", ".join(map(str, voters))
+            if voters and (voter in voters) == votes:
+                return Proof(True, f"the voters are {names}")
+            return Proof(False, f"the voters are {names or 'unknown'}; the last answer: {last}")
 
-        return probe
+        return looking_again(look, seconds=_CHANGE_S_MAX)
 
     async def _error_of_change(self, api: int, asked: Struct) -> str:
         """Ask a broker that answers, which hands it on to the controller, for a change; the error, in words."""
